@@ -1,0 +1,132 @@
+//! The names that both sides of the kernel border share: programs, maps, globals.
+
+/// Map of [`crate::cpu::Cpu`], by CPU number.
+pub const CPUS: &str = "CPUS";
+/// Map of [`crate::task::Task`], by slot; slot 0 is nobody's.
+pub const TASKS: &str = "TASKS";
+/// Map from tid to slot.
+pub const SLOTS: &str = "SLOTS";
+/// Stack of free slots.
+pub const FREE: &str = "FREE";
+/// Ring of slots whose task has ended.
+pub const ENDED: &str = "ENDED";
+/// Ids to observe: see [`target`].
+pub const TARGETS: &str = "TARGETS";
+/// The compiled name pattern, one [`crate::glob::Glob`].
+pub const GLOB: &str = "GLOB";
+/// The cgroup to observe, in slot 0.
+pub const CGROUP: &str = "CGROUP";
+
+/// Read-only global: [`crate::layout::Layout`].
+pub const LAYOUT: &str = "LAYOUT";
+/// Read-only global: [`crate::layout::Config`].
+pub const CONFIG: &str = "CONFIG";
+
+/// Values in [`TARGETS`], by tid or tgid.
+pub mod target {
+    /// The key is a tgid: all its threads.
+    pub const PROCESS: u32 = 1;
+    /// The key is a tid: this thread alone.
+    pub const THREAD: u32 = 2;
+}
+
+/// In [`SLOTS`]: a task that is never to be observed (observer's own).
+pub const NEVER: u32 = u32::MAX;
+
+macro_rules! hooks {
+    ($($(#[$doc:meta])* $id:ident = $index:literal, $program:literal;)+) => {
+        /// Index of each program, for [`crate::cpu::Cpu::runs`].
+        pub mod hook {
+            $($(#[$doc])* pub const $id: usize = $index;)+
+        }
+        /// The programs' names in the object, by index.
+        pub const PROGRAMS: [&str; HOOKS] = [$($program),+];
+        /// How many programs there are.
+        pub const HOOKS: usize = [$($index),+].len();
+    };
+}
+
+hooks! {
+    /// One task stops, another runs.
+    SWITCH = 0, "sched_switch";
+    /// A wakeup begins, in the waker's context.
+    WAKING = 1, "sched_waking";
+    /// The wakee is on a run queue.
+    WAKEUP = 2, "sched_wakeup";
+    /// A new task is on a run queue.
+    WAKEUP_NEW = 3, "wakeup_new";
+    /// `__schedule` begins.
+    ENTRY = 4, "sched_entry";
+    /// A task is born.
+    FORK = 5, "process_fork";
+    /// A task runs a new program.
+    EXEC = 6, "process_exec";
+    /// A task begins to exit.
+    EXIT = 7, "process_exit";
+    /// A task is freed.
+    RELEASE = 8, "process_free";
+    /// A task changes its name.
+    RENAME = 9, "task_rename";
+    /// A syscall's body begins.
+    SYS_ENTER = 10, "sys_enter";
+    /// A syscall's body ends.
+    SYS_EXIT = 11, "sys_exit";
+    /// A user page fault begins.
+    FAULT = 12, "page_fault";
+    /// A minor fault is accounted.
+    FAULT_MIN = 13, "fault_minor";
+    /// A major fault is accounted.
+    FAULT_MAJ = 14, "fault_major";
+    /// A device interrupt.
+    IRQ_ENTER = 15, "irq_enter";
+    /// Its end.
+    IRQ_EXIT = 16, "irq_exit";
+    /// A soft interrupt.
+    SOFTIRQ_ENTER = 17, "softirq_enter";
+    /// Its end.
+    SOFTIRQ_EXIT = 18, "softirq_exit";
+    /// The local timer's vector (x86).
+    TIMER_ENTER = 19, "timer_enter";
+    /// Its end.
+    TIMER_EXIT = 20, "timer_exit";
+    /// The reschedule vector.
+    RESCHED_ENTER = 21, "resched_enter";
+    /// Its end.
+    RESCHED_EXIT = 22, "resched_exit";
+    /// The function-call vector.
+    CALL_ENTER = 23, "call_enter";
+    /// Its end.
+    CALL_EXIT = 24, "call_exit";
+    /// The function-call vector for one CPU.
+    CALL1_ENTER = 25, "call1_enter";
+    /// Its end.
+    CALL1_EXIT = 26, "call1_exit";
+    /// The irq-work vector.
+    WORK_ENTER = 27, "work_enter";
+    /// Its end.
+    WORK_EXIT = 28, "work_exit";
+    /// Finds the tasks that exist.
+    FIND = 29, "find_tasks";
+    /// Closes the open interval of a CPU for a reader.
+    READ = 30, "read_cpu";
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_fit_the_kernel_and_are_unique() {
+        for (index, name) in PROGRAMS.iter().enumerate() {
+            assert!(name.len() < 16, "{name} is cut by the kernel (BPF_OBJ_NAME_LEN)");
+            assert!(!PROGRAMS[index + 1..].contains(name), "{name} twice");
+        }
+    }
+
+    #[test]
+    fn indices_follow_the_table() {
+        assert_eq!(PROGRAMS[hook::SWITCH], "sched_switch");
+        assert_eq!(PROGRAMS[hook::READ], "read_cpu");
+        assert_eq!(HOOKS, hook::READ + 1);
+    }
+}

@@ -1,0 +1,334 @@
+//! `sched_switch`: one task stops, another runs, and the kernel closes its bill with the clock it has.
+//!
+//! The tracepoint fires after `__schedule` updated the run queue's clock (or skipped that), so the time from
+//! that clock to now, the staleness W, is billed to the next task although the previous one used it.
+
+use crate::{
+    bill::{Bill, RQCF_ACT_SKIP, RunQueue},
+    clock::JUMP_NS,
+    cpu::{Cpu, NO_SLOT, owner},
+    task::{Task, crossing, flag, mode, state},
+};
+
+/// `__TASK_STOPPED` (include/linux/sched.h): a job-control stop.
+pub const TASK_STOPPED: u64 = 0x4;
+/// `__TASK_TRACED`: a ptrace stop, in every version.
+pub const TASK_TRACED: u64 = 0x8;
+/// `TASK_DEAD`: the last switch of a task, after which it never runs again.
+pub const TASK_DEAD: u64 = 0x80;
+
+/// What the saved user registers say about a task that is in the kernel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Place {
+    /// They could not be read.
+    #[default]
+    Unknown,
+    /// It came by an interrupt or an exception.
+    Exception,
+    /// It came by a syscall whose body has not begun or not ended (the result is still the preset one).
+    Entry,
+    /// It came by a syscall whose body has ended or set a result.
+    Syscall,
+}
+
+/// The staleness of one switch, split by its cause.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Shift {
+    /// The clock update of this switch was skipped on request.
+    pub skipped: bool,
+    /// The part above the usual switch path; zero unless `skipped`.
+    pub skip_ns: u64,
+    /// The switch path: what an ordinary switch shifts too.
+    pub path_ns: u64,
+}
+
+impl Shift {
+    /// All of it.
+    #[must_use]
+    #[inline(always)]
+    pub fn total_ns(&self) -> u64 {
+        self.skip_ns + self.path_ns
+    }
+}
+
+/// A switch, as far as both sides need it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Moment {
+    /// Our clock at the entry of the hook.
+    pub now_ns: u64,
+    /// The CPU's number.
+    pub cpu: u32,
+    /// Interrupt and steal time that the run queue has left out so far.
+    pub left_out_ns: u64,
+    /// What this switch shifts from the previous to the next task.
+    pub shift: Shift,
+}
+
+/// The task that stops.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Departure {
+    /// It could have run on: preempted in the kernel, or still runnable.
+    pub involuntary: bool,
+    /// Its state, `TASK_*` bits.
+    pub state: u64,
+    /// Where it came into the kernel.
+    pub place: Place,
+    /// Its tracer's tid; 0 = none.
+    pub tracer_tid: u32,
+    /// The kernel's bill, closed a moment ago.
+    pub bill: Bill,
+}
+
+/// The task that runs.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Arrival {
+    /// The slot of its account.
+    pub slot: u32,
+    /// Where it came into the kernel; only looked at when the account is new.
+    pub place: Place,
+    /// The kernel's bill, not yet running again.
+    pub bill: Bill,
+}
+
+/// Splits the staleness of the switch at `now_ns`; also learns the offset and the usual path from it.
+///
+/// `requested`: a skip request was seen and not consumed before this `__schedule`.
+#[inline(always)]
+pub fn shift(cpu: &mut Cpu, now_ns: u64, rq: &RunQueue, requested: bool) -> Shift {
+    let skipped = requested || rq.update_flags & RQCF_ACT_SKIP != 0;
+    let difference_ns = (now_ns as i64).wrapping_sub(rq.clock_ns as i64);
+    if !skipped {
+        cpu.offset.sample(now_ns, difference_ns);
+    }
+    let Some(offset_ns) = cpu.offset.get() else {
+        return Shift::default();
+    };
+    let signed_ns = difference_ns.wrapping_sub(offset_ns);
+    if signed_ns > JUMP_NS as i64 || signed_ns < -(JUMP_NS as i64) {
+        cpu.offset.reset();
+        cpu.clock_jumps += 1;
+        return Shift::default();
+    }
+    let stale_ns = if signed_ns < 0 { 0 } else { signed_ns as u64 };
+    cpu.switches += 1;
+    if !skipped {
+        cpu.path_ns = cpu.path_ns - cpu.path_ns / 8 + stale_ns / 8;
+        return Shift { skipped, skip_ns: 0, path_ns: stale_ns };
+    }
+    cpu.skips += 1;
+    let path_ns = if stale_ns < cpu.path_ns { stale_ns } else { cpu.path_ns };
+    Shift { skipped, skip_ns: stale_ns - path_ns, path_ns }
+}
+
+/// Ends the run of an observed task. The CPU has no owner of its own until [`arrive`] or [`yield_to`].
+#[inline(always)]
+pub fn depart(cpu: &mut Cpu, task: &mut Task, at: &Moment, from: &Departure) {
+    task.begin();
+    leave_interrupts(cpu);
+    let traced = from.state & TASK_TRACED != 0;
+    let interval = departing_mode(cpu, task, from, traced);
+    cpu.charge_as(at.now_ns, Some(task), interval);
+    task.base_mode = next_mode(cpu, task, from, traced) as u32;
+    if traced {
+        task.ptrace_stops += 1;
+        task.stopped_since_ns = at.now_ns;
+        task.set(flag::STOPPED);
+        if from.tracer_tid != 0 {
+            task.tracer_tid = from.tracer_tid;
+        }
+    }
+    task.clear(flag::STOP_SEEN);
+    settle(task, at, &from.bill);
+    shift_out(task, &at.shift);
+    if from.involuntary {
+        task.switches_involuntary += 1;
+        task.wait_since_ns = at.now_ns;
+    } else {
+        task.switches_voluntary += 1;
+        task.wait_since_ns = 0;
+    }
+    if from.state & TASK_DEAD != 0 {
+        task.state = state::EXITED;
+    }
+    task.end();
+    cpu.slot = NO_SLOT;
+}
+
+/// Ends the run of idle or of an unobserved task, where an observed one is the other side.
+#[inline(always)]
+pub fn depart_unobserved(cpu: &mut Cpu, at: &Moment) {
+    leave_interrupts(cpu);
+    cpu.charge(at.now_ns, None);
+    let kind = (cpu.owner & 1) as usize;
+    cpu.shift_ns[kind] -= at.shift.total_ns() as i64;
+}
+
+/// Begins the run of an observed task.
+#[inline(always)]
+pub fn arrive(cpu: &mut Cpu, task: &mut Task, at: &Moment, to: &Arrival) {
+    task.begin();
+    base(task, &to.bill, to.place);
+    if task.wait_since_ns != 0 {
+        task.wait_ns += at.now_ns.saturating_sub(task.wait_since_ns);
+        task.waits += 1;
+        task.wait_since_ns = 0;
+    }
+    if task.cpu != at.cpu {
+        if task.cpu != u32::MAX {
+            task.migrations += 1;
+        }
+        task.cpu = at.cpu;
+    }
+    let kind = if task.has(flag::STOPPED) { crossing::STOP } else { crossing::PREEMPTION };
+    if task.base_mode == mode::USER as u32 && task.updated_ns != 0 {
+        task.cross(kind);
+    }
+    if task.has(flag::STOPPED) {
+        end_stop(task, at.now_ns);
+    }
+    task.left_out_mark_ns = at.left_out_ns;
+    if at.shift.skipped {
+        task.skip_in += 1;
+        task.skip_in_ns += at.shift.skip_ns;
+    }
+    task.path_in_ns += at.shift.path_ns;
+    task.updated_ns = at.now_ns;
+    task.end();
+    cpu.slot = to.slot;
+    cpu.owner = owner::TASK as u32;
+    cpu.base_mode = task.base_mode;
+}
+
+/// Gives the CPU to idle or to an unobserved task (`kind`, see [`owner`]), after an observed one.
+#[inline(always)]
+pub fn yield_to(cpu: &mut Cpu, kind: usize, at: &Moment) {
+    cpu.shift_ns[kind & 1] += at.shift.total_ns() as i64;
+    own(cpu, kind);
+}
+
+/// Between idle and unobserved tasks: only the owner's kind changes.
+#[inline(always)]
+pub fn pass(cpu: &mut Cpu, kind: usize, now_ns: u64) {
+    leave_interrupts(cpu);
+    cpu.charge(now_ns, None);
+    own(cpu, kind);
+}
+
+/// Idle (or the rest) owns the CPU from here on.
+#[inline(always)]
+fn own(cpu: &mut Cpu, kind: usize) {
+    cpu.slot = NO_SLOT;
+    cpu.owner = kind as u32;
+    cpu.base_mode = mode::SYSTEM as u32;
+}
+
+/// Books the kernel's bill at a moment when it cannot be changing, and what it left out since the last one.
+#[inline(always)]
+pub(crate) fn settle(task: &mut Task, at: &Moment, bill: &Bill) {
+    task.bill = *bill;
+    task.left_out_ns += at.left_out_ns.saturating_sub(task.left_out_mark_ns);
+    task.left_out_mark_ns = at.left_out_ns;
+}
+
+/// Opens the bill of a new account, at the first moment at which it cannot be changing.
+#[inline(always)]
+pub(crate) fn base(task: &mut Task, bill: &Bill, place: Place) {
+    if task.has(flag::BASED) {
+        return;
+    }
+    task.set(flag::BASED);
+    if task.has(flag::BORN) {
+        return;
+    }
+    task.bill_begin = *bill;
+    task.bill = *bill;
+    task.base_mode = match place {
+        _ if task.has(flag::KERNEL) => mode::SYSTEM,
+        Place::Entry | Place::Syscall => mode::SYSTEM,
+        Place::Exception | Place::Unknown => mode::USER,
+    } as u32;
+}
+
+/// Closes the ptrace stop that is open, if any.
+#[inline(always)]
+pub(crate) fn end_stop(task: &mut Task, now_ns: u64) {
+    if task.stopped_since_ns != 0 {
+        task.stopped_ns += now_ns.saturating_sub(task.stopped_since_ns);
+        task.stopped_since_ns = 0;
+    }
+    task.clear(flag::STOPPED);
+}
+
+/// An interrupt cannot last over a switch: an exit was lost.
+#[inline(always)]
+pub(crate) fn leave_interrupts(cpu: &mut Cpu) {
+    if cpu.in_interrupt() {
+        cpu.unmatched += 1;
+        cpu.hardirq = 0;
+        cpu.softirq = 0;
+    }
+}
+
+/// The mode of the interval that a switch-out closes, and the crossing that goes with it.
+#[inline(always)]
+fn departing_mode(cpu: &Cpu, task: &mut Task, from: &Departure, traced: bool) -> usize {
+    let base_mode = cpu.mode();
+    if base_mode == mode::UNCLASSIFIED && !from.involuntary {
+        // It sleeps in the fault that began the interval.
+        return mode::SYSTEM;
+    }
+    if base_mode != mode::USER {
+        return base_mode;
+    }
+    match from.place {
+        // No hook since sys_exit, yet the registers still hold that syscall: no user instruction ran since.
+        Place::Syscall => mode::SYSTEM,
+        // User code, then a syscall that stopped before sys_enter.
+        Place::Entry => {
+            task.cross(if traced { crossing::STOP } else { crossing::SYSCALL });
+            mode::USER
+        }
+        Place::Exception | Place::Unknown => {
+            task.cross(if traced { crossing::STOP } else { crossing::PREEMPTION });
+            mode::USER
+        }
+    }
+}
+
+/// The mode in which the task goes on when it is switched in again.
+#[inline(always)]
+fn next_mode(cpu: &Cpu, task: &mut Task, from: &Departure, traced: bool) -> usize {
+    let base_mode = (cpu.base_mode & 7) as usize;
+    if task.has(flag::KERNEL) {
+        return mode::SYSTEM;
+    }
+    if traced {
+        let inside = if task.has(flag::STOP_SEEN) {
+            task.has(flag::STOP_INSIDE)
+        } else {
+            stops_inside(base_mode, from.place)
+        };
+        return if inside { mode::SYSTEM } else { mode::USER };
+    }
+    match (base_mode, from.place) {
+        // On its way into a syscall: sys_enter is still to come.
+        (mode::USER, Place::Entry) => mode::SYSTEM,
+        _ => base_mode,
+    }
+}
+
+/// True when a stop leads back into the kernel: in the middle of a syscall, or before its body.
+#[must_use]
+#[inline(always)]
+pub(crate) fn stops_inside(base_mode: usize, place: Place) -> bool {
+    base_mode == mode::SYSTEM || place == Place::Entry
+}
+
+#[inline(always)]
+fn shift_out(task: &mut Task, shift: &Shift) {
+    if shift.skipped {
+        task.skip_out += 1;
+        task.skip_out_ns += shift.skip_ns;
+    }
+    task.path_out_ns += shift.path_ns;
+}
