@@ -1,0 +1,40 @@
+//! Hard and soft interrupts.
+//!
+//! Device interrupts and soft interrupts have generic tracepoints. On x86 the vectors that are not device
+//! interrupts (timer, reschedule, function calls, irq work) have their own.
+
+use aya_ebpf::{macros::btf_tracepoint, programs::BtfTracePointContext};
+use observer_common::{irq, names::hook};
+
+use crate::maps;
+
+macro_rules! interrupts {
+    ($($program:ident, $tracepoint:literal, $index:ident, $book:ident;)+) => {
+        $(
+            #[btf_tracepoint(function = $tracepoint)]
+            fn $program(_ctx: BtfTracePointContext) -> i32 {
+                if let Some(cpu) = maps::enter(hook::$index) {
+                    irq::$book(cpu, maps::owner(cpu), maps::now_ns());
+                }
+                0
+            }
+        )+
+    };
+}
+
+interrupts! {
+    irq_enter, "irq_handler_entry", IRQ_ENTER, hard_enter;
+    irq_exit, "irq_handler_exit", IRQ_EXIT, hard_exit;
+    softirq_enter, "softirq_entry", SOFTIRQ_ENTER, soft_enter;
+    softirq_exit, "softirq_exit", SOFTIRQ_EXIT, soft_exit;
+    timer_enter, "local_timer_entry", TIMER_ENTER, hard_enter;
+    timer_exit, "local_timer_exit", TIMER_EXIT, hard_exit;
+    resched_enter, "reschedule_entry", RESCHED_ENTER, hard_enter;
+    resched_exit, "reschedule_exit", RESCHED_EXIT, hard_exit;
+    call_enter, "call_function_entry", CALL_ENTER, hard_enter;
+    call_exit, "call_function_exit", CALL_EXIT, hard_exit;
+    call1_enter, "call_function_single_entry", CALL1_ENTER, hard_enter;
+    call1_exit, "call_function_single_exit", CALL1_EXIT, hard_exit;
+    work_enter, "irq_work_entry", WORK_ENTER, hard_enter;
+    work_exit, "irq_work_exit", WORK_EXIT, hard_exit;
+}

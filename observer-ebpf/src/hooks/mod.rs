@@ -1,0 +1,9 @@
+//! The programs, one module per hook family. The names are those of the modules of `observer-common`.
+
+mod fault;
+mod irq;
+mod lifecycle;
+mod read;
+mod switch;
+mod syscall;
+mod wakeup;

@@ -1,0 +1,137 @@
+//! `sched_switch` and `sched_entry_tp`.
+
+use aya_ebpf::{macros::btf_tracepoint, programs::BtfTracePointContext};
+use observer_common::{
+    bill::RunQueue,
+    cpu::{Cpu, NO_SLOT, owner},
+    layout::switch_args,
+    names::hook,
+    switch::{self, Arrival, Departure, Moment, TASK_DEAD, TASK_TRACED},
+    task::Task,
+};
+
+use crate::{
+    kernel::{self, Ptr, config},
+    maps,
+};
+
+/// `(bool preempt, prev, next[, prev_state])`, after the next task was picked, before the stacks change.
+#[btf_tracepoint(function = "sched_switch")]
+fn sched_switch(ctx: BtfTracePointContext) -> i32 {
+    let Some(cpu) = maps::enter(hook::SWITCH) else { return 0 };
+    let preempt = ctx.arg::<u64>(0) & 0xff != 0;
+    match config!(switch_args) {
+        switch_args::STATE_SECOND => {
+            switched(cpu, preempt, ctx.arg(2), ctx.arg(3), u64::from(ctx.arg::<u32>(1)));
+        }
+        switch_args::STATE_LAST => {
+            switched(cpu, preempt, ctx.arg(1), ctx.arg(2), u64::from(ctx.arg::<u32>(3)));
+        }
+        _ => {
+            let prev: Ptr = ctx.arg(1);
+            switched(cpu, preempt, prev, ctx.arg(2), kernel::state(prev));
+        }
+    }
+    0
+}
+
+#[inline(always)]
+fn switched(cpu: &mut Cpu, preempt: bool, prev: Ptr, next: Ptr, prev_state: u64) {
+    let next_tid = kernel::tid(next);
+    let next_slot = if next_tid == 0 { NO_SLOT } else { maps::slot_of(next_tid) };
+    let next_kind = if next_tid == 0 { owner::IDLE } else { owner::OTHER };
+    let requested = if config!(has_entry) != 0 { cpu.entry_request } else { cpu.request };
+    cpu.request = 0;
+
+    if cpu.slot | next_slot == NO_SLOT {
+        // Nobody here is observed: the flag test that it costs. Only idle or not idle is told apart.
+        if cpu.owner != next_kind as u32 || cpu.since_ns == 0 {
+            switch::pass(cpu, next_kind, maps::now_ns());
+        }
+        return;
+    }
+
+    let at = moment(cpu, prev, requested != 0);
+    let prev_slot = cpu.slot;
+    match maps::task(prev_slot) {
+        Some(task) => depart(cpu, task, prev_slot, &at, prev, preempt, prev_state),
+        None => switch::depart_unobserved(cpu, &at),
+    }
+    match maps::task(next_slot) {
+        Some(task) if task.address == next as u64 => {
+            let to = Arrival {
+                slot: next_slot,
+                place: if task.has(observer_common::task::flag::BASED) {
+                    Default::default()
+                } else {
+                    kernel::place(next)
+                },
+                bill: kernel::bill(next),
+            };
+            switch::arrive(cpu, task, &at, &to);
+        }
+        Some(_) => {
+            cpu.stale_slots += 1;
+            switch::yield_to(cpu, owner::OTHER, &at);
+        }
+        None => switch::yield_to(cpu, next_kind, &at),
+    }
+}
+
+/// The clocks at this switch, and what it shifts.
+#[inline(always)]
+fn moment(cpu: &mut Cpu, prev: Ptr, requested: bool) -> Moment {
+    let now_ns = maps::now_ns();
+    let mut at = Moment { now_ns, cpu: maps::cpu_id(), ..Moment::default() };
+    let rq = kernel::run_queue(prev);
+    if !rq.is_null() {
+        let clocks: RunQueue = kernel::clocks(rq);
+        at.left_out_ns = clocks.left_out_ns();
+        at.shift = switch::shift(cpu, now_ns, &clocks, requested);
+    }
+    at
+}
+
+#[inline(always)]
+fn depart(
+    cpu: &mut Cpu,
+    task: &mut Task,
+    slot: u32,
+    at: &Moment,
+    prev: Ptr,
+    preempt: bool,
+    prev_state: u64,
+) {
+    let traced = prev_state & TASK_TRACED != 0;
+    let from = Departure {
+        // As the kernel counts nivcsw (__schedule): preempted, or still runnable.
+        involuntary: preempt || prev_state == 0,
+        state: prev_state,
+        place: kernel::place(prev),
+        tracer_tid: if traced { kernel::tracer_tid(prev) } else { 0 },
+        bill: kernel::bill(prev),
+    };
+    switch::depart(cpu, task, at, &from);
+    if prev_state & TASK_DEAD != 0 {
+        maps::ended(cpu, task, slot);
+    } else {
+        let tid = kernel::tid(prev);
+        if tid != task.tid {
+            // exec by a thread that is not the leader: it has taken the leader's id (exchange_tids).
+            maps::unbind(task.tid, slot);
+            maps::bind(tid, slot);
+            task.former_tid = task.tid;
+            task.tid = tid;
+        }
+    }
+}
+
+/// `(bool preempt)`, at the begin of `__schedule`: the request is there, exactly (6.18 and later).
+#[btf_tracepoint(function = "sched_entry_tp")]
+fn sched_entry(_ctx: BtfTracePointContext) -> i32 {
+    let Some(cpu) = maps::enter(hook::ENTRY) else { return 0 };
+    let rq = kernel::run_queue(kernel::current());
+    cpu.entry_request =
+        if rq.is_null() { 0 } else { kernel::update_flags(rq) & observer_common::bill::RQCF_REQ_SKIP };
+    0
+}

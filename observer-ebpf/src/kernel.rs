@@ -1,0 +1,318 @@
+//! Reading the kernel's own structures.
+//!
+//! A pointer that the verifier knows by its BTF type is read by an ordinary load at an offset from
+//! [`LAYOUT`]: no helper call. A pointer that is only a number is read by `bpf_probe_read_kernel`.
+
+use core::ffi::c_void;
+
+use aya_ebpf::helpers::{
+    bpf_get_current_task, bpf_get_current_task_btf, bpf_probe_read_kernel,
+    generated::{bpf_probe_read_kernel as copy_kernel, bpf_task_pt_regs},
+};
+use observer_common::{
+    bill::{Bill, RunQueue},
+    glob::COMM_LEN,
+    layout::{ABSENT, Config, Layout},
+    lifecycle::Identity,
+    switch::Place,
+    task::Task,
+};
+
+/// Offsets of this kernel; set by the loader.
+#[unsafe(no_mangle)]
+static LAYOUT: Layout = Layout::NONE;
+/// This session; set by the loader.
+#[unsafe(no_mangle)]
+pub static CONFIG: Config = Config::NONE;
+
+/// A kernel structure by its address, with its BTF type known to the verifier.
+pub type Ptr = *const c_void;
+
+macro_rules! offset {
+    ($field:ident) => {
+        // SAFETY: a static. Volatile, since the loader replaces the value that the compiler sees.
+        unsafe { core::ptr::read_volatile(&raw const LAYOUT.$field) }
+    };
+}
+
+macro_rules! config {
+    ($field:ident) => {
+        // SAFETY: as for `offset!`.
+        unsafe { core::ptr::read_volatile(&raw const $crate::kernel::CONFIG.$field) }
+    };
+}
+pub(crate) use config;
+
+/// A checked load. The caller names a member of the width of `T`.
+#[inline(always)]
+fn load<T: Copy>(base: Ptr, offset: u64) -> T {
+    // SAFETY: the verifier checks that `base` is a live kernel structure and that a member of this width lies
+    // at this offset. Volatile keeps it one load of this width.
+    unsafe { base.cast::<u8>().add(offset as usize).cast::<T>().read_volatile() }
+}
+
+/// A member that may be absent.
+#[inline(always)]
+fn load_or<T: Copy>(base: Ptr, offset: u64, absent: T) -> T {
+    if offset == ABSENT { absent } else { load(base, offset) }
+}
+
+/// The same through the helper, for an address that is only a number.
+#[inline(always)]
+fn probe<T: Copy>(base: u64, offset: u64, absent: T) -> T {
+    if offset == ABSENT || base == 0 {
+        return absent;
+    }
+    // SAFETY: the helper checks the address and answers with an error for a bad one.
+    unsafe { bpf_probe_read_kernel((base + offset) as *const T) }.unwrap_or(absent)
+}
+
+/// Thread id.
+#[inline(always)]
+pub fn tid(task: Ptr) -> u32 {
+    load(task, offset!(task_pid))
+}
+
+/// The current task, typed.
+#[inline(always)]
+pub fn current() -> Ptr {
+    // SAFETY: a helper without arguments.
+    unsafe { bpf_get_current_task_btf() }.cast_const().cast()
+}
+
+/// The current task's address.
+#[inline(always)]
+pub fn current_address() -> u64 {
+    // SAFETY: a helper without arguments.
+    unsafe { bpf_get_current_task() }
+}
+
+/// `TASK_*` bits.
+#[inline(always)]
+pub fn state(task: Ptr) -> u64 {
+    if offset!(task_state_size) == 4 {
+        u64::from(load::<u32>(task, offset!(task_state)))
+    } else {
+        load(task, offset!(task_state))
+    }
+}
+
+/// True when the task runs on some CPU.
+#[inline(always)]
+pub fn on_cpu(task: Ptr) -> bool {
+    if offset!(task_on_cpu_size) == 4 {
+        load_or::<u32>(task, offset!(task_on_cpu), 0) != 0
+    } else {
+        load_or::<u8>(task, offset!(task_on_cpu), 0) != 0
+    }
+}
+
+/// True when the task is dead and only waits to be reaped.
+#[inline(always)]
+pub fn is_zombie(task: Ptr) -> bool {
+    load_or::<u32>(task, offset!(task_exit_state), 0) != 0
+}
+
+/// Who a task is.
+#[inline(always)]
+pub fn identity(task: Ptr) -> Identity {
+    let parent: Ptr = load_or(task, offset!(task_real_parent), core::ptr::null());
+    let parent_tgid = if parent.is_null() { 0 } else { load_or(parent, offset!(task_tgid), 0) };
+    Identity {
+        address: task as u64,
+        start_ns: load_or(task, offset!(task_start), 0),
+        tid: tid(task),
+        tgid: load(task, offset!(task_tgid)),
+        parent_tgid,
+        flags: load_or(task, offset!(task_flags), 0),
+    }
+}
+
+/// Process id.
+#[inline(always)]
+pub fn tgid(task: Ptr) -> u32 {
+    load(task, offset!(task_tgid))
+}
+
+/// The tracer's tid, if the task is traced (`PT_PTRACED`); then `parent` is the tracer thread (`ptrace_link`).
+#[inline(always)]
+pub fn tracer_tid(task: Ptr) -> u32 {
+    if load_or::<u32>(task, offset!(task_ptrace), 0) & 1 == 0 {
+        return 0;
+    }
+    let tracer: Ptr = load_or(task, offset!(task_parent), core::ptr::null());
+    if tracer.is_null() { 0 } else { load(tracer, offset!(task_pid)) }
+}
+
+/// The kernel's bill. `prev_cputime` is not there with `VIRT_CPU_ACCOUNTING_NATIVE`.
+#[inline(always)]
+pub fn bill(task: Ptr) -> Bill {
+    Bill {
+        runtime_ns: load(task, offset!(task_runtime)),
+        utime_ns: load(task, offset!(task_utime)),
+        stime_ns: load(task, offset!(task_stime)),
+        prev_utime_ns: load_or(task, offset!(task_prev_utime), 0),
+        prev_stime_ns: load_or(task, offset!(task_prev_stime), 0),
+    }
+}
+
+/// The run queue that the task is on or runs on (`se.cfs_rq->rq`, set for every class and for idle).
+#[inline(always)]
+pub fn run_queue(task: Ptr) -> Ptr {
+    if offset!(task_cfs_rq) == ABSENT {
+        return core::ptr::null();
+    }
+    let cfs_rq: Ptr = load(task, offset!(task_cfs_rq));
+    if cfs_rq.is_null() { core::ptr::null() } else { load(cfs_rq, offset!(cfs_rq_rq)) }
+}
+
+/// Its clocks.
+#[inline(always)]
+pub fn clocks(rq: Ptr) -> RunQueue {
+    RunQueue {
+        clock_ns: load(rq, offset!(rq_clock)),
+        clock_task_ns: load(rq, offset!(rq_clock_task)),
+        update_flags: load(rq, offset!(rq_update_flags)),
+    }
+}
+
+/// `clock_update_flags` alone.
+#[inline(always)]
+pub fn update_flags(rq: Ptr) -> u32 {
+    load(rq, offset!(rq_update_flags))
+}
+
+/// Its CPU.
+#[inline(always)]
+pub fn run_queue_cpu(rq: Ptr) -> u32 {
+    load(rq, offset!(rq_cpu))
+}
+
+/// Where the task came into the kernel, from the user registers saved at the top of its stack.
+///
+/// x86: `orig_ax` is the syscall's number, or -1 for an interrupt or exception (arch/x86/entry/entry_64.S), and
+/// `ax` holds the preset -ENOSYS until the body sets a result. arm64: `syscallno` is -1 outside a syscall.
+#[inline(always)]
+pub fn place(task: Ptr) -> Place {
+    if offset!(regs_syscall) == ABSENT {
+        return Place::Unknown;
+    }
+    let (number, result) = if config!(has_task_regs) != 0 {
+        // SAFETY: the helper takes a typed task pointer, which the verifier checks.
+        let regs = unsafe { bpf_task_pt_regs(task.cast_mut().cast()) } as Ptr;
+        if regs.is_null() {
+            return Place::Unknown;
+        }
+        registers(|offset| load(regs, offset), |offset| load(regs, offset))
+    } else {
+        let stack: u64 = load_or(task, offset!(task_stack), 0);
+        if stack == 0 {
+            return Place::Unknown;
+        }
+        let regs = stack + config!(stack_size) - offset!(regs_size);
+        registers(|offset| probe(regs, offset, -1_i64), |offset| probe(regs, offset, -1_i32))
+    };
+    if number < 0 {
+        return Place::Exception;
+    }
+    // EVENTMSG_SYSCALL_EXIT: a syscall that really answered ENOSYS is at its exit stop.
+    let at_exit = load_or::<u64>(task, offset!(task_ptrace_message), 0) == PTRACE_EVENTMSG_EXIT;
+    if result == -ENOSYS && !at_exit { Place::Entry } else { Place::Syscall }
+}
+
+/// `ENOSYS` (include/uapi/asm-generic/errno.h).
+const ENOSYS: i64 = 38;
+/// `PTRACE_EVENTMSG_SYSCALL_EXIT` (include/uapi/linux/ptrace.h).
+const PTRACE_EVENTMSG_EXIT: u64 = 2;
+
+/// The syscall's number and its result so far; without a result register, 0.
+#[inline(always)]
+fn registers(wide: impl Fn(u64) -> i64, narrow: impl Fn(u64) -> i32) -> (i64, i64) {
+    let number = if offset!(regs_syscall_size) == 8 {
+        wide(offset!(regs_syscall))
+    } else {
+        i64::from(narrow(offset!(regs_syscall)))
+    };
+    let result = if offset!(regs_result) == ABSENT { 0 } else { wide(offset!(regs_result)) };
+    (number, result)
+}
+
+/// Copies a task's name into its account.
+#[inline(always)]
+pub fn copy_comm(account: &mut Task, task: Ptr) {
+    copy_name(&mut account.comm, task as u64 + offset!(task_comm));
+}
+
+/// Copies 16 bytes of a name.
+#[inline(always)]
+pub fn copy_name(into: &mut [u8; COMM_LEN], address: u64) {
+    // SAFETY: the destination is 16 bytes of a map or of the stack; the helper checks the source.
+    unsafe { copy_kernel(into.as_mut_ptr().cast(), COMM_LEN as u32, address as *const c_void) };
+}
+
+/// The address of a task's name.
+#[inline(always)]
+pub fn comm_address(task: Ptr) -> u64 {
+    task as u64 + offset!(task_comm)
+}
+
+/// The current task's figures, through the helper: the reader's program has no typed pointer on old kernels.
+pub mod by_number {
+    use super::*;
+
+    /// Thread id.
+    #[inline(always)]
+    pub fn tid(task: u64) -> u32 {
+        probe(task, offset!(task_pid), 0)
+    }
+
+    /// The kernel's bill, and since when the task runs by the run queue's clock.
+    #[inline(always)]
+    pub fn bill(task: u64) -> (Bill, u64) {
+        let bill = Bill {
+            runtime_ns: probe(task, offset!(task_runtime), 0),
+            utime_ns: probe(task, offset!(task_utime), 0),
+            stime_ns: probe(task, offset!(task_stime), 0),
+            prev_utime_ns: probe(task, offset!(task_prev_utime), 0),
+            prev_stime_ns: probe(task, offset!(task_prev_stime), 0),
+        };
+        (bill, probe(task, offset!(task_exec_start), 0))
+    }
+
+    /// The clocks of its run queue.
+    #[inline(always)]
+    pub fn clocks(task: u64) -> Option<RunQueue> {
+        let cfs_rq: u64 = probe(task, offset!(task_cfs_rq), 0);
+        let rq: u64 = probe(cfs_rq, offset!(cfs_rq_rq), 0);
+        if rq == 0 {
+            return None;
+        }
+        Some(RunQueue {
+            clock_ns: probe(rq, offset!(rq_clock), 0),
+            clock_task_ns: probe(rq, offset!(rq_clock_task), 0),
+            update_flags: 0,
+        })
+    }
+
+    /// Inside a syscall or not, by its saved registers.
+    #[inline(always)]
+    pub fn place(regs: u64) -> Place {
+        if offset!(regs_syscall) == ABSENT || regs == 0 {
+            return Place::Unknown;
+        }
+        let (number, result) =
+            registers(|offset| probe(regs, offset, -1_i64), |offset| probe(regs, offset, -1_i32));
+        match number {
+            ..0 => Place::Exception,
+            _ if result == -ENOSYS => Place::Entry,
+            _ => Place::Syscall,
+        }
+    }
+
+    /// The address of its saved user registers, on kernels without `bpf_task_pt_regs`.
+    #[inline(always)]
+    pub fn regs(task: u64) -> u64 {
+        let stack: u64 = probe(task, offset!(task_stack), 0);
+        if stack == 0 { 0 } else { stack + config!(stack_size) - offset!(regs_size) }
+    }
+}
