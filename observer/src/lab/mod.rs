@@ -1,0 +1,3 @@
+//! Experiments and known-answer programs.
+
+pub mod workload;
