@@ -137,6 +137,12 @@ impl Cpu {
         self.charge_as(now_ns, task, mode);
     }
 
+    /// Takes a sample of the offset at a moment when the run queue's clock is young, or may be.
+    #[inline(always)]
+    pub fn learn_offset(&mut self, now_ns: u64, rq: &RunQueue) {
+        self.offset.sample(now_ns, (now_ns as i64).wrapping_sub(rq.clock_ns as i64));
+    }
+
     /// Elapsed time up to the last event.
     #[must_use]
     pub fn elapsed_ns(&self) -> u64 {

@@ -6,6 +6,7 @@
 
 use crate::{
     cpu::Cpu,
+    switch::leave_interrupts,
     task::{Task, crossing, mode},
 };
 
@@ -13,6 +14,7 @@ use crate::{
 #[inline(always)]
 pub fn begin(cpu: &mut Cpu, task: &mut Task, now_ns: u64) {
     task.begin();
+    leave_interrupts(cpu);
     cpu.charge(now_ns, Some(task));
     cpu.base_mode = mode::UNCLASSIFIED as u32;
     task.cross(crossing::FAULT);

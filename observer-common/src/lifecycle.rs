@@ -106,6 +106,16 @@ pub fn read(cpu: &mut Cpu, task: &mut Task, at: &Moment, bill: &Bill) {
     task.end();
 }
 
+/// The task begins to exit: from here on it is in the kernel, however it came there.
+#[inline(always)]
+pub fn exiting(cpu: &mut Cpu, task: &mut Task, now_ns: u64) {
+    task.begin();
+    cpu.charge(now_ns, Some(task));
+    cpu.base_mode = mode::SYSTEM as u32;
+    task.set(flag::EXITING);
+    task.end();
+}
+
 /// A new program. The thread that calls exec becomes the leader: its id changes if it was not.
 #[inline(always)]
 pub fn exec(task: &mut Task, who: &Identity, former_tid: u32) {

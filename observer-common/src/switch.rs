@@ -97,9 +97,7 @@ pub struct Arrival {
 pub fn shift(cpu: &mut Cpu, now_ns: u64, rq: &RunQueue, requested: bool) -> Shift {
     let skipped = requested || rq.update_flags & RQCF_ACT_SKIP != 0;
     let difference_ns = (now_ns as i64).wrapping_sub(rq.clock_ns as i64);
-    if !skipped {
-        cpu.offset.sample(now_ns, difference_ns);
-    }
+    cpu.offset.sample(now_ns, difference_ns);
     let Some(offset_ns) = cpu.offset.get() else {
         return Shift::default();
     };
@@ -125,7 +123,7 @@ pub fn shift(cpu: &mut Cpu, now_ns: u64, rq: &RunQueue, requested: bool) -> Shif
 pub fn depart(cpu: &mut Cpu, task: &mut Task, at: &Moment, from: &Departure) {
     task.begin();
     leave_interrupts(cpu);
-    let traced = from.state & TASK_TRACED != 0;
+    let traced = !from.involuntary && from.state & TASK_TRACED != 0;
     let interval = departing_mode(cpu, task, from, traced);
     cpu.charge_as(at.now_ns, Some(task), interval);
     task.base_mode = next_mode(cpu, task, from, traced) as u32;
@@ -137,7 +135,9 @@ pub fn depart(cpu: &mut Cpu, task: &mut Task, at: &Moment, from: &Departure) {
             task.tracer_tid = from.tracer_tid;
         }
     }
-    task.clear(flag::STOP_SEEN);
+    if !from.involuntary {
+        task.clear(flag::STOP_SEEN);
+    }
     settle(task, at, &from.bill);
     shift_out(task, &at.shift);
     if from.involuntary {
@@ -313,6 +313,9 @@ fn next_mode(cpu: &Cpu, task: &mut Task, from: &Departure, traced: bool) -> usiz
     match (base_mode, from.place) {
         // On its way into a syscall: sys_enter is still to come.
         (mode::USER, Place::Entry) => mode::SYSTEM,
+        (mode::SYSTEM, Place::Exception) if task.flags & (flag::IN_SYSCALL | flag::EXITING | flag::STOP_SEEN) == 0 => {
+            mode::USER
+        }
         _ => base_mode,
     }
 }

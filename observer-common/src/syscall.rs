@@ -28,7 +28,13 @@ pub fn exit(cpu: &mut Cpu, task: &mut Task, now_ns: u64) {
     leave_interrupts(cpu);
     // Whatever the hooks said so far (a task found inside a syscall, an entry cancelled by a tracer): the
     // interval that ends here ended in the kernel.
-    cpu.charge_as(now_ns, Some(task), mode::SYSTEM);
+    if cpu.base_mode == mode::USER as u32 {
+        // No sys_enter: seccomp denied it. The kernel's part lies within the crossings.
+        task.cross(crossing::SYSCALL);
+        cpu.charge_as(now_ns, Some(task), mode::USER);
+    } else {
+        cpu.charge_as(now_ns, Some(task), mode::SYSTEM);
+    }
     cpu.base_mode = mode::USER as u32;
     task.cross(crossing::SYSCALL);
     task.clear(flag::IN_SYSCALL | flag::STOP_SEEN);

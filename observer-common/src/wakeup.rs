@@ -94,8 +94,7 @@ pub fn enqueued(wakee: &mut Task, now_ns: u64) {
 /// The wakeup has just updated that clock (`ttwu_queue`), or it is older: a good sample for the offset.
 #[inline(always)]
 pub fn requested(target: &mut Cpu, now_ns: u64, rq: &RunQueue) {
-    let difference_ns = (now_ns as i64).wrapping_sub(rq.clock_ns as i64);
-    target.offset.sample(now_ns, difference_ns);
+    target.learn_offset(now_ns, rq);
     if rq.update_flags & RQCF_REQ_SKIP != 0 {
         target.request = 1;
     }

@@ -266,6 +266,12 @@ pub mod by_number {
         probe(task, offset!(task_pid), 0)
     }
 
+    /// Process id.
+    #[inline(always)]
+    pub fn tgid(task: u64) -> u32 {
+        probe(task, offset!(task_tgid), 0)
+    }
+
     /// The kernel's bill, and since when the task runs by the run queue's clock.
     #[inline(always)]
     pub fn bill(task: u64) -> (Bill, u64) {

@@ -6,7 +6,7 @@
 use aya_ebpf::{macros::btf_tracepoint, programs::BtfTracePointContext};
 use observer_common::{irq, names::hook};
 
-use crate::maps;
+use crate::{kernel, maps};
 
 macro_rules! interrupts {
     ($($program:ident, $tracepoint:literal, $index:ident, $book:ident;)+) => {
@@ -28,7 +28,6 @@ interrupts! {
     softirq_enter, "softirq_entry", SOFTIRQ_ENTER, soft_enter;
     softirq_exit, "softirq_exit", SOFTIRQ_EXIT, soft_exit;
     timer_enter, "local_timer_entry", TIMER_ENTER, hard_enter;
-    timer_exit, "local_timer_exit", TIMER_EXIT, hard_exit;
     resched_enter, "reschedule_entry", RESCHED_ENTER, hard_enter;
     resched_exit, "reschedule_exit", RESCHED_EXIT, hard_exit;
     call_enter, "call_function_entry", CALL_ENTER, hard_enter;
@@ -37,4 +36,17 @@ interrupts! {
     call1_exit, "call_function_single_exit", CALL1_EXIT, hard_exit;
     work_enter, "irq_work_entry", WORK_ENTER, hard_enter;
     work_exit, "irq_work_exit", WORK_EXIT, hard_exit;
+}
+
+/// The tick has just updated the run queue's clock (`sched_tick`): while one task runs for long, this is the
+/// only sample of the offset between that clock and ours.
+#[btf_tracepoint(function = "local_timer_exit")]
+fn timer_exit(_ctx: BtfTracePointContext) -> i32 {
+    let Some(cpu) = maps::enter(hook::TIMER_EXIT) else { return 0 };
+    let now_ns = maps::now_ns();
+    irq::hard_exit(cpu, maps::owner(cpu), now_ns);
+    if let Some(rq) = kernel::by_number::clocks(kernel::current_address()) {
+        cpu.learn_offset(now_ns, &rq);
+    }
+    0
 }

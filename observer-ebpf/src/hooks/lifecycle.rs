@@ -77,7 +77,7 @@ fn task_rename(ctx: BtfTracePointContext) -> i32 {
 fn process_exit(_ctx: BtfTracePointContext) -> i32 {
     let Some(cpu) = maps::enter(hook::EXIT) else { return 0 };
     if let Some(task) = maps::owner(cpu) {
-        task.set(flag::EXITING);
+        lifecycle::exiting(cpu, task, maps::now_ns());
     }
     0
 }

@@ -60,7 +60,14 @@ fn read_cpu(_ctx: RawTracePointContext) -> i32 {
     let now_ns = maps::now_ns();
     let current = kernel::current_address();
     let tid = by_number::tid(current);
-    let left_out_ns = by_number::clocks(current).map_or(0, |rq| rq.left_out_ns());
+    let clocks = by_number::clocks(current);
+    if let Some(rq) = clocks
+        && u64::from(by_number::tgid(current)) == config!(self_tgid)
+    {
+        // The reader itself runs here: its own switch-in has just updated the clock.
+        cpu.learn_offset(now_ns, &rq);
+    }
+    let left_out_ns = clocks.map_or(0, |rq| rq.left_out_ns());
     let at = Moment { now_ns, cpu: maps::cpu_id(), left_out_ns, ..Moment::default() };
     let bill = bill_now(cpu, now_ns);
     if let Some(task) = maps::owner(cpu) {

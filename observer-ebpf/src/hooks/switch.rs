@@ -114,7 +114,7 @@ fn depart(
     switch::depart(cpu, task, at, &from);
     if prev_state & TASK_DEAD != 0 {
         maps::ended(cpu, task, slot);
-    } else {
+    } else if task.address == prev as u64 {
         let tid = kernel::tid(prev);
         if tid != task.tid {
             // exec by a thread that is not the leader: it has taken the leader's id (exchange_tids).

@@ -1,3 +1,4 @@
 //! Experiments and known-answer programs.
 
+pub mod known;
 pub mod workload;

@@ -1,0 +1,91 @@
+//! `observer --pid PID`: plain lines for each interval, and a summary at the end.
+
+use std::process::ExitCode;
+
+use anyhow::{Context as _, Result};
+
+use super::{
+    LiveArgs,
+    output::{self, Output},
+    ticker::{Event, Ticker},
+};
+use crate::{
+    model::TaskFigures,
+    session::{self, Session},
+    view::{table, verdict},
+};
+
+/// Runs the command.
+pub fn main(args: &LiveArgs) -> Result<ExitCode> {
+    let target = args.filter.target();
+    target.check()?;
+    let mut output = Output::open(&args.output, false)?;
+    let mut session = Session::start(&super::options(target, &args.output))?;
+    session.observe()?;
+    if session.is_over() && args.filter.comm.is_none() && args.filter.cgroup.is_none() {
+        anyhow::bail!("the task has ended before it could be observed");
+    }
+    if let Some(data) = output.data() {
+        data.header(session.header()).context("cannot write")?;
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let result = runtime.block_on(watch(args, &mut session, &mut output));
+    session.finish()?;
+    let mut report = session.report();
+    report.sentences = verdict::sentences(&report);
+    match result {
+        Err(error) if !output::is_closed_pipe(&error) => {
+            anstream::eprintln!("observer: {error:#}");
+            output.finish(&report)?;
+            Ok(ExitCode::from(super::exit::FAILURE))
+        }
+        Err(error) => Err(error),
+        Ok(()) => {
+            output.finish(&report)?;
+            Ok(ExitCode::SUCCESS)
+        }
+    }
+}
+
+/// Until the count is reached, the target is gone, or a signal comes.
+async fn watch(args: &LiveArgs, session: &mut Session, output: &mut Output) -> Result<()> {
+    let mut ticker = Ticker::new(session, args.interval, &[])?;
+    let mut before: Vec<TaskFigures> = session.figures();
+    let mut before_ns = session::now_ns();
+    let mut number = 0;
+    // A rule may want tasks that do not exist yet; ids cannot come back.
+    let may_be_empty =
+        args.filter.all || args.filter.comm.is_some() || args.filter.cgroup.is_some();
+    loop {
+        match ticker.next().await {
+            Event::Pump | Event::Child => session.pump()?,
+            Event::Signal(_) => return Ok(()),
+            Event::Reading => {
+                session.snapshot()?;
+                let now_ns = session::now_ns();
+                let now = session.figures();
+                number += 1;
+                if output.is_table() {
+                    let block = table::interval_block(
+                        &before,
+                        &now,
+                        now_ns - before_ns,
+                        number - 1,
+                        output::width(false),
+                    );
+                    output::print(&block)?;
+                } else {
+                    output.interval(number, &now)?;
+                }
+                (before, before_ns) = (now, now_ns);
+                if args.count.is_some_and(|count| number >= count) {
+                    return Ok(());
+                }
+                if session.is_over() && !may_be_empty {
+                    anstream::eprintln!("observer: the target has ended");
+                    return Ok(());
+                }
+            }
+        }
+    }
+}

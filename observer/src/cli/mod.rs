@@ -1,0 +1,229 @@
+//! The command line: one file per subcommand. clap's types are the raw input; each command makes its own plan.
+
+pub mod doctor;
+pub mod live;
+pub mod output;
+pub mod run;
+mod ticker;
+
+use std::{ffi::OsString, path::PathBuf, process::ExitCode, time::Duration};
+
+use anyhow::Result;
+use clap::{Args, CommandFactory as _, Parser, Subcommand, error::ErrorKind};
+
+use crate::{
+    export::{Format, schema},
+    kernel::Unsupported,
+    lab::workload::{self, Workload},
+    session::{
+        Options,
+        target::{Target, parse_glob},
+    },
+};
+
+/// 0; for `run` that of CMD; 2 usage; 3 not allowed here; 1 anything else.
+pub mod exit {
+    /// Anything else.
+    pub const FAILURE: u8 = 1;
+    /// This kernel or these rights do not allow it.
+    pub const UNSUPPORTED: u8 = 3;
+}
+
+/// Shows how far the CPU time that the kernel reports for a task is from what it really used.
+#[derive(Parser, Debug)]
+#[command(name = "observer", version, args_conflicts_with_subcommands = true)]
+#[command(after_help = "Exit status: 0; for `run` that of CMD (128+N for signal N); 2 usage; \
+    3 this kernel or these rights do not allow it; 1 anything else.")]
+pub struct Cli {
+    /// Show diagnostics of both sides on stderr (repeat for more)
+    #[arg(long, global = true, action = clap::ArgAction::Count)]
+    log: u8,
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    live: LiveArgs,
+}
+
+#[derive(Subcommand, Debug)]
+enum Command {
+    /// Run CMD as the invoking user, observe it and its descendants, print the verdict
+    Run(RunArgs),
+    /// Show each hook, the accounting mode and the limits, and test known answers
+    Doctor,
+    /// Print the JSON schema of the exported records
+    Schema,
+    /// Known-answer programs, for tests
+    #[command(hide = true)]
+    Workload {
+        #[command(subcommand)]
+        workload: Workload,
+    },
+}
+
+/// Who is observed.
+#[derive(Args, Debug)]
+pub struct FilterArgs {
+    /// Observe process PID, all its threads, and its descendants (repeatable)
+    #[arg(long, value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
+    pid: Vec<u32>,
+    /// Observe thread TID alone (repeatable)
+    #[arg(long, value_name = "TID", value_parser = clap::value_parser!(u32).range(1..))]
+    tid: Vec<u32>,
+    /// Observe threads whose name matches GLOB (`*`, `?`, `[a-z]`)
+    #[arg(long, value_name = "GLOB", value_parser = parse_glob)]
+    comm: Option<(String, Box<observer_common::glob::Glob>)>,
+    /// Observe the tasks of a cgroup (version 2) and of all below it
+    #[arg(long, value_name = "PATH")]
+    cgroup: Option<PathBuf>,
+    /// Observe every task
+    #[arg(long)]
+    all: bool,
+    /// Leave descendants out
+    #[arg(long)]
+    no_follow: bool,
+}
+
+impl FilterArgs {
+    fn target(&self) -> Target {
+        Target {
+            pids: self.pid.clone(),
+            tids: self.tid.clone(),
+            glob: self.comm.clone(),
+            cgroup: self.cgroup.clone(),
+            all: self.all,
+            no_follow: self.no_follow,
+        }
+    }
+}
+
+/// Where the figures go.
+#[derive(Args, Debug)]
+pub struct OutputArgs {
+    /// Write the figures to FILE; `-` is stdout. The format follows the extension
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// The format of the figures
+    #[arg(long, value_enum)]
+    format: Option<Format>,
+    /// Tasks in the table; the rest is summed in one row
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    top: usize,
+    /// Room for N accounts at once
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4_194_304))]
+    max_tasks: Option<u32>,
+    /// When to use colour
+    #[arg(long, value_enum, default_value_t = Color::Auto)]
+    color: Color,
+}
+
+/// When to use colour.
+#[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Color {
+    /// On a terminal, unless NO_COLOR is set
+    Auto,
+    /// Always
+    Always,
+    /// Never
+    Never,
+}
+
+/// `observer --pid PID`.
+#[derive(Args, Debug)]
+pub struct LiveArgs {
+    #[command(flatten)]
+    filter: FilterArgs,
+    /// Seconds between two readings
+    #[arg(short, long, value_name = "SECS", default_value = "1", value_parser = parse_seconds)]
+    interval: Duration,
+    /// Stop after COUNT readings
+    #[arg(short = 'n', long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
+    count: Option<u64>,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+/// `observer run`.
+#[derive(Args, Debug)]
+pub struct RunArgs {
+    /// Leave descendants out
+    #[arg(long)]
+    no_follow: bool,
+    #[command(flatten)]
+    output: OutputArgs,
+    /// The command and its arguments
+    #[arg(last = true, required = true, value_name = "CMD")]
+    command: Vec<OsString>,
+}
+
+fn parse_seconds(text: &str) -> Result<Duration, String> {
+    let seconds: f64 = text.parse().map_err(|_| "not a number of seconds".to_owned())?;
+    if !(0.01..=86_400.0).contains(&seconds) {
+        return Err("between 0.01 and 86400 seconds".to_owned());
+    }
+    Ok(Duration::from_secs_f64(seconds))
+}
+
+/// Parses, runs, and turns errors into one line and the documented exit status.
+#[must_use]
+pub fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Help for a closed pipe is not a fault.
+            let _ = error.print();
+            return ExitCode::from(if error.use_stderr() { 2 } else { 0 });
+        }
+    };
+    start_log(cli.log);
+    match dispatch(&cli) {
+        Ok(code) => code,
+        Err(error) if output::is_closed_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            anstream::eprintln!("observer: {error:#}");
+            let unsupported = error.chain().any(|cause| cause.is::<Unsupported>());
+            ExitCode::from(if unsupported { exit::UNSUPPORTED } else { exit::FAILURE })
+        }
+    }
+}
+
+fn dispatch(cli: &Cli) -> Result<ExitCode> {
+    match &cli.command {
+        Some(Command::Run(args)) => run::main(args),
+        Some(Command::Doctor) => doctor::main(),
+        Some(Command::Schema) => {
+            output::print(&format!("{:#}\n", schema::schema()))?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Some(Command::Workload { workload }) => {
+            output::print(&format!("{}\n", workload::run(workload)?))?;
+            Ok(ExitCode::SUCCESS)
+        }
+        None if cli.live.filter.target().is_empty() => {
+            let _ = Cli::command()
+                .error(
+                    ErrorKind::MissingRequiredArgument,
+                    "say whom to observe: --pid PID, --tid TID, --comm GLOB, --cgroup PATH, --all, \
+                     or `observer run -- CMD`",
+                )
+                .print();
+            Ok(ExitCode::from(2))
+        }
+        None => live::main(&cli.live),
+    }
+}
+
+/// Both sides' diagnostics go to stderr, and only on request.
+fn start_log(level: u8) {
+    let level = match level {
+        0 => log::LevelFilter::Off,
+        1 => log::LevelFilter::Info,
+        2 => log::LevelFilter::Debug,
+        _ => log::LevelFilter::Trace,
+    };
+    // It is called once; a second logger would be refused and the first kept.
+    let _ = env_logger::Builder::new().filter_level(level).try_init();
+}
+
+fn options(target: Target, output: &OutputArgs) -> Options {
+    Options { target, max_tasks: output.max_tasks }
+}

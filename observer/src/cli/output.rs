@@ -1,0 +1,177 @@
+//! Where figures and words go: data on stdout or into a file, words on stderr.
+
+use std::{
+    fs::File,
+    io::{self, IsTerminal as _, Write},
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context as _, Result};
+
+use super::{Color, OutputArgs};
+use crate::{
+    export::{Exporter, Format, exporter},
+    model::{Report, TaskFigures},
+    view::table,
+};
+
+/// The narrowest terminal that the table is made for, and the width without one.
+const NARROWEST: usize = 60;
+const DEFAULT_WIDTH: usize = 80;
+
+/// The opened output.
+pub struct Output {
+    format: Format,
+    /// `None`: the table, written at the end.
+    exporter: Option<Box<dyn Exporter>>,
+    sink: Option<Box<dyn Write>>,
+    path: Option<PathBuf>,
+    top: usize,
+    color: Color,
+    /// Words and tables go to stderr: stdout belongs to the command or to the data.
+    aside: bool,
+}
+
+impl Output {
+    /// Opens the output before anything is measured: a file that cannot be written is said at once.
+    ///
+    /// `aside`: stdout belongs to the observed command.
+    pub fn open(args: &OutputArgs, aside: bool) -> Result<Self> {
+        let path = args.output.clone().filter(|path| path != Path::new("-"));
+        let format = args
+            .format
+            .or_else(|| args.output.as_deref().and_then(Format::from_path))
+            .unwrap_or(Format::Table);
+        let sink: Option<Box<dyn Write>> = match (&path, &args.output) {
+            (Some(path), _) => Some(Box::new(
+                File::create(path)
+                    .with_context(|| format!("cannot write to {}", path.display()))?,
+            )),
+            (None, Some(_)) => Some(Box::new(io::stdout())),
+            (None, None) if format != Format::Table => Some(Box::new(io::stdout())),
+            (None, None) => None,
+        };
+        let explicit = sink.is_some();
+        let (exporter, sink) = match (format, sink) {
+            (Format::Table, sink) => (None, sink),
+            (format, Some(sink)) => (Some(exporter(format, sink)), None),
+            (_, None) => (None, None),
+        };
+        Ok(Self {
+            format,
+            exporter,
+            sink,
+            path,
+            top: args.top,
+            color: args.color,
+            aside: aside && !explicit,
+        })
+    }
+
+    /// True when the table is the output.
+    #[must_use]
+    pub fn is_table(&self) -> bool {
+        self.format == Format::Table
+    }
+
+    /// The exporter of data, if the output is data.
+    pub fn data(&mut self) -> Option<&mut Box<dyn Exporter>> {
+        self.exporter.as_mut()
+    }
+
+    /// One interval's figures.
+    pub fn interval(&mut self, number: u64, tasks: &[TaskFigures]) -> Result<()> {
+        let name = self.name();
+        match &mut self.exporter {
+            Some(exporter) => exporter.tasks(Some(number), tasks).with_context(|| name),
+            None => Ok(()),
+        }
+    }
+
+    /// The final figures, in full. Should the output fail, the table goes to stderr: nothing measured is lost.
+    pub fn finish(&mut self, report: &Report) -> Result<()> {
+        let result = self.write(report);
+        if let Err(error) = &result
+            && !is_closed_pipe(error)
+        {
+            anstream::eprint!("{}", self.table(report, DEFAULT_WIDTH, false));
+        }
+        result
+    }
+
+    fn write(&mut self, report: &Report) -> Result<()> {
+        let name = self.name();
+        if let Some(exporter) = &mut self.exporter {
+            let mut write = || {
+                exporter.tasks(None, &report.tasks)?;
+                exporter.cpus(&report.cpus)?;
+                exporter.trailer(&report.trailer)
+            };
+            return write().with_context(|| name);
+        }
+        let width = width(self.aside);
+        let colored = self.sink.is_none() && wants_color(self.color, self.aside);
+        let text = self.table(report, width, colored);
+        match &mut self.sink {
+            Some(sink) => {
+                sink.write_all(text.as_bytes()).and_then(|()| sink.flush()).with_context(|| name)
+            }
+            None if self.aside => {
+                io::stderr().write_all(text.as_bytes()).context("cannot write to stderr")
+            }
+            None => print(&text),
+        }
+    }
+
+    fn table(&self, report: &Report, width: usize, color: bool) -> String {
+        table::render(report, width, self.top, color)
+    }
+
+    fn name(&self) -> String {
+        match &self.path {
+            Some(path) => format!("cannot write to {}", path.display()),
+            None => "cannot write to stdout".to_owned(),
+        }
+    }
+}
+
+/// Writes to stdout.
+pub fn print(text: &str) -> Result<()> {
+    let mut stdout = io::stdout().lock();
+    stdout
+        .write_all(text.as_bytes())
+        .and_then(|()| stdout.flush())
+        .context("cannot write to stdout")
+}
+
+/// A reader that went away (`| head`) is the clean end of a run, not a fault.
+#[must_use]
+pub fn is_closed_pipe(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| {
+        cause.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe)
+    })
+}
+
+/// The width to write for.
+#[must_use]
+pub fn width(aside: bool) -> usize {
+    let file = if aside { rustix::stdio::stderr() } else { rustix::stdio::stdout() };
+    match rustix::termios::tcgetwinsize(file) {
+        Ok(size) if size.ws_col != 0 => usize::from(size.ws_col).max(NARROWEST),
+        _ => DEFAULT_WIDTH,
+    }
+}
+
+/// Whether to colour.
+#[must_use]
+pub fn wants_color(color: Color, aside: bool) -> bool {
+    match color {
+        Color::Always => true,
+        Color::Never => false,
+        Color::Auto => {
+            let terminal =
+                if aside { io::stderr().is_terminal() } else { io::stdout().is_terminal() };
+            terminal && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! What both live commands wait for: signals, the ring, the log, the next reading.
+
+use std::{os::fd::AsRawFd as _, time::Duration};
+
+use anyhow::{Context as _, Result};
+use aya_log::EbpfLogger;
+use tokio::{
+    io::{Interest, unix::AsyncFd},
+    signal::unix::{Signal, SignalKind, signal},
+    time::{Instant, MissedTickBehavior, interval_at},
+};
+
+use crate::session::Session;
+
+/// Ended accounts are taken in this often, whatever the reading interval.
+const PUMP: Duration = Duration::from_millis(50);
+
+/// A descriptor that somebody else owns and keeps open; only waited for.
+struct Watched(i32);
+
+impl std::os::fd::AsRawFd for Watched {
+    fn as_raw_fd(&self) -> i32 {
+        self.0
+    }
+}
+
+/// What happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// Time for a reading.
+    Reading,
+    /// Ended accounts are waiting, or may be.
+    Pump,
+    /// A child changed its state.
+    Child,
+    /// A signal for us.
+    Signal(i32),
+}
+
+/// The sources of events.
+pub struct Ticker {
+    signals: Vec<(i32, Signal)>,
+    child: Signal,
+    ring: AsyncFd<Watched>,
+    log: Option<EbpfLogger<&'static dyn log::Log>>,
+    pump: tokio::time::Interval,
+    reading: tokio::time::Interval,
+}
+
+impl Ticker {
+    /// Sets up the sources. Must run inside the runtime.
+    pub fn new(session: &mut Session, interval: Duration, pass_on: &[SignalKind]) -> Result<Self> {
+        // MapNotFound: no log call survived in the object.
+        let log = EbpfLogger::init(session.probe_mut().ebpf_mut()).ok();
+        let ring = Watched(session.probe().ring().as_raw_fd());
+        let mut kinds = vec![SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()];
+        kinds.extend_from_slice(pass_on);
+        let signals = kinds
+            .into_iter()
+            .map(|kind| Ok((kind.as_raw_value(), signal(kind)?)))
+            .collect::<Result<Vec<_>>>()
+            .context("cannot take signals")?;
+        let every = |period| {
+            let mut ticks = interval_at(Instant::now() + period, period);
+            ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+            ticks
+        };
+        // SAFETY: the ring's descriptor belongs to the session, which outlives the ticker, and never changes.
+        let ring = unsafe { register(ring) }.context("cannot wait for the ring")?;
+        Ok(Self {
+            signals,
+            child: signal(SignalKind::child()).context("cannot take SIGCHLD")?,
+            ring,
+            log,
+            pump: every(PUMP),
+            reading: every(interval),
+        })
+    }
+
+    /// Waits for the next event.
+    pub async fn next(&mut self) -> Event {
+        let Self { signals, child, ring, log, pump, reading } = self;
+        let any_signal = std::future::poll_fn(|context| {
+            for (number, signal) in signals.iter_mut() {
+                if signal.poll_recv(context).is_ready() {
+                    return std::task::Poll::Ready(*number);
+                }
+            }
+            std::task::Poll::Pending
+        });
+        tokio::select! {
+            biased;
+            number = any_signal => Event::Signal(number),
+            _ = child.recv() => Event::Child,
+            ready = ring.readable() => {
+                if let Ok(mut ready) = ready {
+                    ready.clear_ready();
+                }
+                Event::Pump
+            }
+            _ = reading.tick() => Event::Reading,
+            _ = pump.tick() => {
+                if let Some(log) = log {
+                    log.flush();
+                }
+                Event::Pump
+            }
+        }
+    }
+}
+
+/// # Safety
+/// The descriptor must stay open and the same for the life of the result.
+unsafe fn register(fd: Watched) -> std::io::Result<AsyncFd<Watched>> {
+    // SAFETY: by this function's own contract.
+    unsafe { AsyncFd::register_with_interest(fd, Interest::READABLE) }
+        .map_err(std::io::Error::from)
+}

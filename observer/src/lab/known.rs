@@ -1,0 +1,180 @@
+//! Known answers: programs that know what they did, measured by observer, compared.
+
+use std::{ffi::OsStr, process::Command};
+
+use anyhow::{Context as _, Result, anyhow, bail};
+use serde_json::Value;
+
+/// A program with a known answer.
+#[derive(Clone, Copy, Debug)]
+pub struct Test {
+    /// What it shows.
+    pub name: &'static str,
+    /// `observer workload ...`.
+    pub arguments: &'static [&'static str],
+    judge: fn(&Run) -> Result<Verdict>,
+}
+
+/// What came out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// As it should be.
+    Holds(String),
+    /// Not as it should be.
+    Fails(String),
+    /// It cannot be told here, and why.
+    Skipped(String),
+}
+
+/// One observed run: the program's own truth, and observer's records.
+pub struct Run {
+    /// What the program says of itself.
+    pub truth: Value,
+    /// observer's `task` records.
+    pub tasks: Vec<Value>,
+    /// observer's `trailer`.
+    pub trailer: Value,
+}
+
+/// The self-test.
+pub const TESTS: [Test; 5] = [
+    Test { name: "user spin", arguments: &["spin", "--ms", "400"], judge: spin },
+    Test { name: "syscall loop", arguments: &["syscalls", "--ms", "300"], judge: syscalls },
+    Test { name: "sleep", arguments: &["sleep", "--ms", "200"], judge: sleep },
+    Test {
+        name: "ptraced pair",
+        arguments: &["ptrace", "--syscalls", "2000", "--work-us", "50"],
+        judge: pair,
+    },
+    Test { name: "page faults", arguments: &["faults", "--pages", "20000"], judge: faults },
+];
+
+/// Runs one test.
+pub fn check(test: &Test, observer: &OsStr) -> Result<Verdict> {
+    (test.judge)(&run(observer, test.arguments)?)
+}
+
+/// Observes a known-answer program: `observer run -- observer workload ...`.
+pub fn run(observer: &OsStr, arguments: &[&str]) -> Result<Run> {
+    let file = std::env::temp_dir().join(format!("observer-known-{}.jsonl", std::process::id()));
+    let output = Command::new(observer)
+        .args(["run", "--format", "jsonl", "-o"])
+        .arg(&file)
+        .arg("--")
+        .arg(observer)
+        .arg("workload")
+        .args(arguments)
+        .output()
+        .with_context(|| format!("cannot start {}", observer.display()))?;
+    let records = std::fs::read_to_string(&file);
+    // It may not have been written.
+    let _ = std::fs::remove_file(&file);
+    if !output.status.success() {
+        bail!("{}", String::from_utf8_lossy(&output.stderr).trim());
+    }
+    let truth = serde_json::from_slice(&output.stdout).context("the program's own report")?;
+    let mut tasks = Vec::new();
+    let mut trailer = Value::Null;
+    for line in records?.lines() {
+        let record: Value = serde_json::from_str(line)?;
+        match record["type"].as_str() {
+            Some("task") => tasks.push(record),
+            Some("trailer") => trailer = record,
+            _ => {}
+        }
+    }
+    Ok(Run { truth, tasks, trailer })
+}
+
+impl Run {
+    /// A number of the truth.
+    pub fn known(&self, field: &str) -> Option<f64> {
+        self.truth[field].as_f64()
+    }
+
+    /// The record of a thread, by default of the program's only one.
+    pub fn task(&self, tid: Option<u64>) -> Result<&Value> {
+        match tid {
+            Some(tid) => self.tasks.iter().find(|task| task["tid"].as_u64() == Some(tid)),
+            None => self.tasks.first(),
+        }
+        .ok_or_else(|| anyhow!("observer has no record of the program"))
+    }
+}
+
+/// A number of a record.
+pub fn number(record: &Value, field: &str) -> Result<f64> {
+    record[field].as_f64().ok_or_else(|| anyhow!("{field} was not measured"))
+}
+
+/// `measured` lies within `share` of `truth`, with `slack_ns` on top (what the program did outside its window).
+fn judge(what: &str, measured_ns: f64, truth_ns: f64, share: f64, slack_ns: f64) -> Verdict {
+    let low_ns = truth_ns * (1.0 - share);
+    let high_ns = truth_ns * (1.0 + share) + slack_ns;
+    let text = format!(
+        "{what}: measured {:.3} ms, own clock {:.3} to {:.3} ms",
+        measured_ns / 1e6,
+        truth_ns / 1e6,
+        (truth_ns + slack_ns) / 1e6
+    );
+    if (low_ns..=high_ns).contains(&measured_ns) { Verdict::Holds(text) } else { Verdict::Fails(text) }
+}
+
+/// What the program did before its window: it is in the account, and mostly user time.
+fn before_ns(run: &Run) -> f64 {
+    run.known("thread_cpu_before_ns").unwrap_or(0.0) + 1e6
+}
+
+fn no_clock() -> Result<Verdict> {
+    Ok(Verdict::Skipped("this machine's clock needs a syscall: no independent truth".to_owned()))
+}
+
+fn spin(run: &Run) -> Result<Verdict> {
+    let Some(user_ns) = run.known("user_ns") else { return no_clock() };
+    let truth_ns = user_ns + run.known("host_gap_ns").unwrap_or(0.0);
+    let measured_ns = number(run.task(None)?, "user_ns")?;
+    Ok(judge("user", measured_ns, truth_ns, 0.005, before_ns(run)))
+}
+
+fn syscalls(run: &Run) -> Result<Verdict> {
+    let (Some(user_ns), Some(system_ns)) = (run.known("user_ns"), run.known("system_ns")) else {
+        return no_clock();
+    };
+    let measured_ns = number(run.task(None)?, "system_ns")?;
+    // 2 % of the whole: the two sides are cut from one length.
+    let slack_ns = before_ns(run) + 0.02 * user_ns;
+    Ok(judge("system", measured_ns + 0.02 * user_ns, system_ns, 0.02, slack_ns + 0.02 * user_ns))
+}
+
+fn sleep(run: &Run) -> Result<Verdict> {
+    let task = run.task(None)?;
+    let slack_ns = before_ns(run) + 2e6;
+    Ok(judge("on CPU", number(task, "oncpu_ns")?, 0.0, 0.0, slack_ns))
+}
+
+fn pair(run: &Run) -> Result<Verdict> {
+    let tid = run.truth["tracee_tid"].as_u64().ok_or_else(|| anyhow!("no tracee"))?;
+    let task = run.task(Some(tid))?;
+    let Some(user_ns) = run.known("user_ns") else { return no_clock() };
+    let residual_ns = number(task, "residual_ns")?.abs();
+    let limit_ns = (number(task, "oncpu_ns")? * 0.001).max(0.2e6);
+    if residual_ns > limit_ns {
+        return Ok(Verdict::Fails(format!("the identity is off by {:.3} ms", residual_ns / 1e6)));
+    }
+    Ok(judge("tracee's user", number(task, "user_ns")?, user_ns, 0.02, before_ns(run)))
+}
+
+fn faults(run: &Run) -> Result<Verdict> {
+    let task = run.task(None)?;
+    let unclassified_ns = number(task, "unclassified_ns")?;
+    let oncpu_ns = number(task, "oncpu_ns")?;
+    let text = format!(
+        "unclassified {:.3} of {:.3} ms on CPU",
+        unclassified_ns / 1e6,
+        oncpu_ns / 1e6
+    );
+    if unclassified_ns > 0.05 * oncpu_ns {
+        return Ok(Verdict::Skipped(format!("the end of a page fault is not seen here; {text}")));
+    }
+    Ok(Verdict::Holds(text))
+}

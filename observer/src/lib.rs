@@ -1,0 +1,13 @@
+//! observer: how far the CPU time that the kernel reports is from the CPU time that a task really used.
+//!
+//! Data flows one way: kernel event -> `observer-ebpf` -> `observer-common` (the accounting machine) -> maps
+//! -> [`probe`] -> [`session`] -> [`model`] -> [`view`] or [`export`].
+
+pub mod kernel;
+pub mod lab;
+pub mod probe;
+pub mod model;
+pub mod session;
+pub mod view;
+pub mod export;
+pub mod cli;

@@ -1,0 +1,185 @@
+//! The one table of hooks: what each is, whether it is needed, and what is lost without it.
+
+use aya::programs::perf_event::SoftwareEvent;
+use observer_common::names::{PROGRAMS, hook};
+
+/// How a program meets its event.
+#[derive(Clone, Copy, Debug)]
+pub enum Via {
+    /// A tracepoint with BTF types (`tp_btf`).
+    Tracepoint(&'static str),
+    /// A software event of perf, on each CPU, each occurrence.
+    Software(SoftwareEvent),
+    /// A task iterator, run by the reader.
+    TaskIterator,
+    /// Run by the reader on a chosen CPU (`BPF_PROG_TEST_RUN`).
+    Reader,
+}
+
+impl Via {
+    /// The word for it in files and on the screen.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Tracepoint(_) => "tp_btf",
+            Self::Software(_) => "perf",
+            Self::TaskIterator => "iter",
+            Self::Reader => "run",
+        }
+    }
+}
+
+/// A row of the table.
+#[derive(Clone, Copy, Debug)]
+pub struct Hook {
+    /// The event's name, as the kernel has it.
+    pub name: &'static str,
+    /// Index into [`PROGRAMS`].
+    pub index: usize,
+    /// How its program meets it.
+    pub via: Via,
+    /// Without it observer cannot run.
+    pub required: bool,
+    /// What is lost without it.
+    pub lost: &'static str,
+}
+
+impl Hook {
+    /// The program's name in the object.
+    #[must_use]
+    pub fn program(&self) -> &'static str {
+        PROGRAMS[self.index]
+    }
+}
+
+const fn tracepoint(
+    name: &'static str,
+    index: usize,
+    required: bool,
+    lost: &'static str,
+) -> Hook {
+    Hook { name, index, via: Via::Tracepoint(name), required, lost }
+}
+
+const SPLIT: &str = "the split into user and system";
+const IRQ: &str = "interrupt time counts as the time of the task that was interrupted";
+const VECTOR: &str = "time in this x86 vector counts as the task's";
+
+/// In the order in which they are attached: what ends an interval before what begins one.
+pub const HOOKS: [Hook; 31] = [
+    Hook {
+        name: "read_cpu",
+        index: hook::READ,
+        via: Via::Reader,
+        required: true,
+        lost: "open intervals cannot be read",
+    },
+    Hook {
+        name: "task",
+        index: hook::FIND,
+        via: Via::TaskIterator,
+        required: true,
+        lost: "tasks that exist already cannot be observed",
+    },
+    tracepoint("sched_entry_tp", hook::ENTRY, false, "skip requests are taken from sched_wakeup alone"),
+    tracepoint("sched_switch", hook::SWITCH, true, "everything"),
+    tracepoint("sched_process_exit", hook::EXIT, true, "ends of tasks"),
+    tracepoint("sched_process_free", hook::RELEASE, false, "a task whose last switch was lost is never closed"),
+    tracepoint("sched_process_exec", hook::EXEC, true, "new programs and changed thread ids"),
+    tracepoint("sched_process_fork", hook::FORK, true, "descendants"),
+    tracepoint("task_rename", hook::RENAME, false, "names that change while a task runs"),
+    tracepoint("sched_waking", hook::WAKING, true, "wakers, and the begin of ptrace stops"),
+    tracepoint("sched_wakeup", hook::WAKEUP, false, "run-queue wait, and skip requests before 6.18"),
+    tracepoint("sched_wakeup_new", hook::WAKEUP_NEW, false, "the first run-queue wait of a new task"),
+    tracepoint("sys_exit", hook::SYS_EXIT, false, SPLIT),
+    tracepoint("sys_enter", hook::SYS_ENTER, false, SPLIT),
+    tracepoint("page_fault_user", hook::FAULT, false, "page faults count as user time"),
+    Hook {
+        name: "page-faults-min",
+        index: hook::FAULT_MIN,
+        via: Via::Software(SoftwareEvent::PageFaultsMin),
+        required: false,
+        lost: "time after a page fault is unclassified up to the next evidence",
+    },
+    Hook {
+        name: "page-faults-maj",
+        index: hook::FAULT_MAJ,
+        via: Via::Software(SoftwareEvent::PageFaultsMaj),
+        required: false,
+        lost: "time after a major page fault is unclassified up to the next evidence",
+    },
+    tracepoint("irq_handler_exit", hook::IRQ_EXIT, false, IRQ),
+    tracepoint("irq_handler_entry", hook::IRQ_ENTER, false, IRQ),
+    tracepoint("softirq_exit", hook::SOFTIRQ_EXIT, false, IRQ),
+    tracepoint("softirq_entry", hook::SOFTIRQ_ENTER, false, IRQ),
+    tracepoint("local_timer_exit", hook::TIMER_EXIT, false, VECTOR),
+    tracepoint("local_timer_entry", hook::TIMER_ENTER, false, VECTOR),
+    tracepoint("reschedule_exit", hook::RESCHED_EXIT, false, VECTOR),
+    tracepoint("reschedule_entry", hook::RESCHED_ENTER, false, VECTOR),
+    tracepoint("call_function_exit", hook::CALL_EXIT, false, VECTOR),
+    tracepoint("call_function_entry", hook::CALL_ENTER, false, VECTOR),
+    tracepoint("call_function_single_exit", hook::CALL1_EXIT, false, VECTOR),
+    tracepoint("call_function_single_entry", hook::CALL1_ENTER, false, VECTOR),
+    tracepoint("irq_work_exit", hook::WORK_EXIT, false, VECTOR),
+    tracepoint("irq_work_entry", hook::WORK_ENTER, false, VECTOR),
+];
+
+/// What became of a hook.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum State {
+    /// Loaded and attached. Instructions that the verifier looked at, where the kernel tells (5.16).
+    Active(Option<u32>),
+    /// This kernel does not have it.
+    Absent(String),
+    /// The kernel has it but does not let us use it: errno and the reason.
+    Refused(i32, String),
+}
+
+/// A hook and what became of it.
+#[derive(Clone, Debug)]
+pub struct HookStatus {
+    /// The row.
+    pub hook: Hook,
+    /// What became of it.
+    pub state: State,
+}
+
+impl HookStatus {
+    /// True when it works.
+    #[must_use]
+    pub fn is_active(&self) -> bool {
+        matches!(self.state, State::Active(_))
+    }
+
+    /// `active`, `absent`, `refused`.
+    #[must_use]
+    pub fn word(&self) -> &'static str {
+        match self.state {
+            State::Active(_) => "active",
+            State::Absent(_) => "absent",
+            State::Refused(..) => "refused",
+        }
+    }
+
+    /// Why it does not work.
+    #[must_use]
+    pub fn reason(&self) -> Option<&str> {
+        match &self.state {
+            State::Active(_) => None,
+            State::Absent(reason) | State::Refused(_, reason) => Some(reason),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_program_stands_in_the_table_once() {
+        for (index, program) in PROGRAMS.iter().enumerate() {
+            let rows = HOOKS.iter().filter(|hook| hook.index == index).count();
+            assert_eq!(rows, 1, "{program}");
+        }
+    }
+}

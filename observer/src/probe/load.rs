@@ -1,0 +1,187 @@
+//! Loads the object, then each program alone: what one kernel refuses must not take the rest with it.
+
+use std::io;
+
+use aya::{
+    Btf as AyaBtf, Ebpf, EbpfLoader,
+    programs::{
+        Program, ProgramError,
+        perf_event::{PerfEventConfig, PerfEventScope, SamplePolicy},
+    },
+};
+use log::debug;
+use observer_common::{
+    layout::{Config, Layout},
+    names::{self, hook},
+};
+
+use super::{
+    Sizes,
+    hooks::{HOOKS, Hook, HookStatus, State, Via},
+};
+use crate::kernel::{Btf, Limits, Unsupported, explain_load_error};
+
+/// The kernel side, as its build script left it.
+pub static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/observer-ebpf"));
+
+/// The loaded object and what became of each hook.
+pub struct Loaded {
+    /// aya's handle; its drop detaches everything.
+    pub ebpf: Ebpf,
+    /// One per row of the table, in its order.
+    pub status: Vec<HookStatus>,
+}
+
+/// Loads and attaches. Fails only for what is required.
+pub fn load(
+    btf: &Btf,
+    limits: &Limits,
+    layout: &Layout,
+    config: &Config,
+    sizes: &Sizes,
+) -> Result<Loaded, Unsupported> {
+    let types = AyaBtf::parse(btf.bytes(), aya::Endianness::default())
+        .map_err(|error| unsupported("read the kernel's type information", &error.to_string()))?;
+    let loaded = load_once(btf, &types, limits, layout, config, sizes)?;
+    let entry_lost = config.has_entry != 0
+        && loaded.status.iter().any(|s| s.hook.index == hook::ENTRY && !s.is_active());
+    if !entry_lost {
+        return Ok(loaded);
+    }
+    // The programs were told that sched_entry_tp delivers the requests. It does not: tell them so.
+    drop(loaded);
+    let config = Config { has_entry: 0, ..*config };
+    load_once(btf, &types, limits, layout, &config, sizes)
+}
+
+fn load_once(
+    btf: &Btf,
+    types: &AyaBtf,
+    limits: &Limits,
+    layout: &Layout,
+    config: &Config,
+    sizes: &Sizes,
+) -> Result<Loaded, Unsupported> {
+    let mut ebpf = EbpfLoader::new()
+        .btf(Some(types))
+        .override_global(names::LAYOUT, layout, true)
+        .override_global(names::CONFIG, config, true)
+        .map_max_entries(names::CPUS, sizes.cpus)
+        .map_max_entries(names::TASKS, sizes.slots)
+        .map_max_entries(names::SLOTS, sizes.tids)
+        .map_max_entries(names::FREE, sizes.slots)
+        .map_max_entries(names::ENDED, sizes.ring_bytes)
+        .map_max_entries(names::TARGETS, sizes.targets)
+        .load(OBJECT)
+        .map_err(|error| object_error(&error, limits))?;
+    let online: Vec<u32> = limits.online_cpus.iter().collect();
+    let status = HOOKS
+        .iter()
+        .map(|hook| {
+            let state = start(&mut ebpf, hook, btf, types, limits, &online);
+            debug!("{}: {state:?}", hook.name);
+            HookStatus { hook: *hook, state }
+        })
+        .collect::<Vec<_>>();
+    for lost in status.iter().filter(|status| status.hook.required && !status.is_active()) {
+        return Err(unsupported(
+            &format!("attach {}, which observer needs", lost.hook.name),
+            lost.reason().unwrap_or("unknown"),
+        ));
+    }
+    Ok(Loaded { ebpf, status })
+}
+
+/// Loads and attaches one program.
+fn start(
+    ebpf: &mut Ebpf,
+    hook: &Hook,
+    btf: &Btf,
+    types: &AyaBtf,
+    limits: &Limits,
+    online: &[u32],
+) -> State {
+    if let Via::Tracepoint(tracepoint) = hook.via
+        && !btf.has_tracepoint(tracepoint)
+    {
+        return State::Absent(format!("this kernel has no tracepoint {tracepoint}"));
+    }
+    let Some(program) = ebpf.program_mut(hook.program()) else {
+        return State::Absent("the object has no such program".to_owned());
+    };
+    let result = match (program, hook.via) {
+        (Program::BtfTracePoint(program), Via::Tracepoint(tracepoint)) => {
+            program.load(tracepoint, types).and_then(|()| program.attach().map(drop))
+        }
+        (Program::Iter(program), Via::TaskIterator) => program.load("task", types),
+        (Program::RawTracePoint(program), Via::Reader) => program.load(),
+        (Program::PerfEvent(program), Via::Software(event)) => program.load().and_then(|()| {
+            online.iter().try_for_each(|cpu| {
+                let scope = PerfEventScope::AllProcessesOneCpu { cpu: *cpu };
+                let config = PerfEventConfig::Software(event);
+                program.attach(config, scope, SamplePolicy::Period(1), false).map(drop)
+            })
+        }),
+        _ => return State::Absent("the object has another kind of program".to_owned()),
+    };
+    match result {
+        Ok(()) => State::Active(verified_instructions(ebpf, hook)),
+        Err(error) => refusal(&error, limits),
+    }
+}
+
+fn verified_instructions(ebpf: &Ebpf, hook: &Hook) -> Option<u32> {
+    ebpf.program(hook.program())?.info().ok()?.verified_instruction_count()
+}
+
+/// Tells apart what the kernel does not have and what it does not allow.
+fn refusal(error: &ProgramError, limits: &Limits) -> State {
+    let (io_error, log_empty, log) = match error {
+        ProgramError::LoadError { io_error, verifier_log } => {
+            let log = verifier_log.to_string();
+            (io_error, log.trim().is_empty(), log)
+        }
+        ProgramError::SyscallError(error) => (&error.io_error, true, String::new()),
+        ProgramError::IOError(io_error) => (io_error, true, String::new()),
+        other => return State::Absent(one_line(&other.to_string())),
+    };
+    if !log_empty {
+        log::warn!("{log}");
+    }
+    let errno = io_error.raw_os_error().unwrap_or(0);
+    State::Refused(errno, explain_load_error(errno, log_empty, limits))
+}
+
+/// The object as a whole was refused: its maps.
+fn object_error(error: &aya::EbpfError, limits: &Limits) -> Unsupported {
+    let errno = source_errno(error);
+    let why = match errno {
+        Some(errno) => explain_load_error(errno, true, limits),
+        None => one_line(&error.to_string()),
+    };
+    unsupported("load the kernel side", &why)
+}
+
+/// The errno at the bottom of an error, if there is one.
+fn source_errno(error: &(dyn std::error::Error + 'static)) -> Option<i32> {
+    let mut next = Some(error);
+    while let Some(error) = next {
+        if let Some(errno) = error.downcast_ref::<io::Error>().and_then(io::Error::raw_os_error) {
+            return Some(errno);
+        }
+        next = error.source();
+    }
+    None
+}
+
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+fn unsupported(what: &str, why: &str) -> Unsupported {
+    Unsupported {
+        what: format!("cannot {what}"),
+        why: why.to_owned(),
+        way_out: "`observer doctor` shows each hook and what stands against it".to_owned(),
+    }
+}

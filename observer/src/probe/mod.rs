@@ -1,0 +1,305 @@
+//! The kernel side from here: loads it, says what works, and reads its books.
+
+pub mod hooks;
+pub mod layout;
+mod load;
+mod shared;
+mod sys;
+
+use std::{io::Read as _, os::fd::AsFd as _};
+
+use anyhow::{Context as _, Result, anyhow};
+use aya::{
+    Ebpf,
+    maps::{CgroupArray, HashMap, MapData, RingBuf, Stack},
+    programs::{Iter, RawTracePoint, RawTracePointRunOptions, TestRun as _},
+};
+use observer_common::{
+    cpu::Cpu,
+    glob::Glob,
+    layout::{Config, Layout},
+    names::{self, hook},
+    task::{Task, state},
+};
+
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+use self::shared::SharedArray;
+pub use self::{
+    hooks::{HookStatus, State, Via},
+    load::OBJECT,
+    sys::ProgramStats,
+};
+use crate::kernel::{Btf, Limits};
+
+/// Sizes of the maps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sizes {
+    /// CPUs that can ever be there.
+    pub cpus: u32,
+    /// Accounts that can be open or unread at once, and one more: slot 0 is nobody's.
+    pub slots: u32,
+    /// One more than the largest tid.
+    pub tids: u32,
+    /// The ring of ended accounts; a power of two.
+    pub ring_bytes: u32,
+    /// Ids to observe.
+    pub targets: u32,
+}
+
+impl Sizes {
+    /// The smallest and the largest number of slots that the option takes.
+    pub const SLOTS: std::ops::RangeInclusive<u32> = 2..=4_194_304;
+
+    /// What this machine needs; `max_tasks` is the user's word, if there is one.
+    ///
+    /// `all`: every task is observed, so there must be room for those that live now and as many again.
+    #[must_use]
+    pub fn choose(limits: &Limits, max_tasks: Option<u32>, all: bool, targets: usize) -> Self {
+        let live = limits.live_tasks.unwrap_or(0);
+        let default = if all { live.saturating_mul(2).max(16_384) } else { 16_384 };
+        Self {
+            cpus: limits.possible_cpus.last().map_or(1, |last| last.saturating_add(1)),
+            slots: max_tasks.unwrap_or(default).saturating_add(1),
+            // PID_MAX_LIMIT (include/linux/threads.h) where it cannot be read.
+            tids: limits.pid_max.unwrap_or(4 * 1024 * 1024).saturating_add(1),
+            ring_bytes: 256 * 1024,
+            targets: u32::try_from(targets).unwrap_or(u32::MAX).max(64),
+        }
+    }
+}
+
+/// The loaded kernel side. Its drop, and the end of the process in any way, detaches everything.
+pub struct Probe {
+    ebpf: Ebpf,
+    status: Vec<HookStatus>,
+    cpus: SharedArray<Cpu>,
+    tasks: SharedArray<Task>,
+    free: Stack<MapData, u32>,
+    ended: RingBuf<MapData>,
+    targets: HashMap<MapData, u32, u32>,
+    online: Vec<u32>,
+    /// No slot above this one was ever used.
+    highest_slot: usize,
+}
+
+impl Probe {
+    /// Loads, attaches, and fills the stack of free slots. Nothing is observed yet: see [`Probe::find_tasks`].
+    pub fn load(
+        btf: &Btf,
+        limits: &Limits,
+        layout: &Layout,
+        config: &Config,
+        sizes: &Sizes,
+    ) -> Result<Self> {
+        let load::Loaded { mut ebpf, status } = load::load(btf, limits, layout, config, sizes)?;
+        let cpus = SharedArray::map(map_fd(&ebpf, names::CPUS)?, sizes.cpus)
+            .context("cannot map the CPUs' books")?;
+        let tasks = SharedArray::map(map_fd(&ebpf, names::TASKS)?, sizes.slots)
+            .context("cannot map the tasks' books")?;
+        let mut free = Stack::try_from(take(&mut ebpf, names::FREE)?)?;
+        for slot in (1..sizes.slots).rev() {
+            free.push(slot, 0).context("cannot fill the stack of free slots")?;
+        }
+        let ended = RingBuf::try_from(take(&mut ebpf, names::ENDED)?)?;
+        let targets = HashMap::try_from(take(&mut ebpf, names::TARGETS)?)?;
+        let online = limits.online_cpus.iter().collect();
+        Ok(Self { ebpf, status, cpus, tasks, free, ended, targets, online, highest_slot: 0 })
+    }
+
+    /// What became of each hook.
+    #[must_use]
+    pub fn status(&self) -> &[HookStatus] {
+        &self.status
+    }
+
+    /// True when this hook works.
+    #[must_use]
+    pub fn is_active(&self, index: usize) -> bool {
+        self.status.iter().any(|status| status.hook.index == index && status.is_active())
+    }
+
+    /// aya's handle, for the logger.
+    pub fn ebpf_mut(&mut self) -> &mut Ebpf {
+        &mut self.ebpf
+    }
+
+    /// Sets the pattern for names.
+    pub fn set_glob(&mut self, glob: &Glob) -> Result<()> {
+        let map = self.ebpf.map_mut(names::GLOB).ok_or_else(|| anyhow!("no map GLOB"))?;
+        aya::maps::Array::try_from(map)?.set(0, *glob, 0).context("cannot set the name pattern")
+    }
+
+    /// Sets the cgroup below which new programs are observed.
+    pub fn set_cgroup(&mut self, folder: &std::fs::File) -> Result<()> {
+        let map = self.ebpf.map_mut(names::CGROUP).ok_or_else(|| anyhow!("no map CGROUP"))?;
+        CgroupArray::try_from(map)?.set(0, folder.as_fd(), 0).context("cannot set the cgroup")
+    }
+
+    /// Names ids to observe; `what` is of [`names::target`]. Takes effect with [`Probe::find_tasks`].
+    pub fn add_target(&mut self, id: u32, what: u32) -> Result<()> {
+        let known = self.targets.get(&id, 0).unwrap_or(0);
+        self.targets.insert(id, known | what, 0).context("cannot name a task to observe")
+    }
+
+    /// Takes back what [`Probe::add_target`] said.
+    pub fn remove_target(&mut self, id: u32) -> Result<()> {
+        self.targets.remove(&id).context("cannot take back a task to observe")
+    }
+
+    /// Goes to each CPU once, so that the offset between the clocks is known there before anything is booked.
+    ///
+    /// A CPU that this thread may not run on learns it at its first tick or switch.
+    pub fn learn_offsets(&self) -> Result<()> {
+        let home = sched_getaffinity(None)?;
+        for cpu in &self.online {
+            let mut there = CpuSet::new();
+            there.set(*cpu as usize);
+            if sched_setaffinity(None, &there).is_ok() {
+                self.read_cpu(*cpu)?;
+            }
+        }
+        sched_setaffinity(None, &home).context("cannot go back to the CPUs that observer ran on")
+    }
+
+    /// Opens accounts for the tasks that exist and are wanted, then for those that run right now.
+    pub fn find_tasks(&mut self) -> Result<()> {
+        let program: &mut Iter = self
+            .ebpf
+            .program_mut(names::PROGRAMS[hook::FIND])
+            .ok_or_else(|| anyhow!("no task iterator"))?
+            .try_into()?;
+        let link = program.attach()?;
+        let mut pass = program.take_link(link)?.into_file()?;
+        // The program writes nothing; reading to the end runs it once for each task.
+        std::io::copy(&mut pass.by_ref(), &mut std::io::sink()).context("task iterator")?;
+        self.read_cpus()
+    }
+
+    /// Closes the open interval of each CPU, on that CPU.
+    pub fn read_cpus(&mut self) -> Result<()> {
+        for index in 0..self.online.len() {
+            self.read_cpu(self.online[index])?;
+        }
+        Ok(())
+    }
+
+    /// Closes the open interval of one CPU. One that went offline has none.
+    pub fn read_cpu(&self, cpu: u32) -> Result<()> {
+        let program: &RawTracePoint = self
+            .ebpf
+            .program(names::PROGRAMS[hook::READ])
+            .ok_or_else(|| anyhow!("no reader"))?
+            .try_into()?;
+        let options = RawTracePointRunOptions { cpu: Some(cpu), ..Default::default() };
+        match program.test_run(options) {
+            Ok(_) => Ok(()),
+            // ENXIO: the CPU is offline (smp_call_function_single, kernel/smp.c).
+            Err(error) if errno(&error) == Some(libc::ENXIO) => Ok(()),
+            Err(error) => Err(error).context("cannot read the open intervals"),
+        }
+    }
+
+    /// The state of each CPU that has had an event.
+    pub fn cpus(&self) -> impl Iterator<Item = (u32, Cpu)> + '_ {
+        (0..self.cpus.len()).filter_map(|index| {
+            let cpu = self.cpus.read(index)?;
+            Some((u32::try_from(index).ok()?, cpu)).filter(|(_, cpu)| cpu.since_ns != 0)
+        })
+    }
+
+    /// A consistent copy of the account in a slot.
+    ///
+    /// Its CPU may be booking: then the copy is taken again. `None` for a slot out of range, or if it never
+    /// holds still, which is counted by the caller.
+    #[must_use]
+    pub fn task(&self, slot: u32) -> Option<Task> {
+        let element = self.tasks.at(slot as usize)?;
+        // SAFETY: inside the mapping; a field of it, read whole.
+        let sequence = || unsafe { (&raw const (*element.as_ptr()).sequence).read_volatile() };
+        for _ in 0..64 {
+            let before = sequence();
+            std::sync::atomic::fence(std::sync::atomic::Ordering::Acquire);
+            let copy = self.tasks.read(slot as usize)?;
+            std::sync::atomic::fence(std::sync::atomic::Ordering::Acquire);
+            if before % 2 == 0 && before == sequence() {
+                return Some(copy);
+            }
+            std::hint::spin_loop();
+        }
+        None
+    }
+
+    /// The slots whose task has ended since the last call, by the ring.
+    pub fn take_ended(&mut self) -> Vec<u32> {
+        let mut slots = Vec::new();
+        while let Some(record) = self.ended.next() {
+            if let Some(slot) = record.first_chunk::<4>() {
+                slots.push(u32::from_ne_bytes(*slot));
+            }
+        }
+        slots
+    }
+
+    /// The slots in use, ended ones included: those that the ring had no room for are found here.
+    pub fn used_slots(&mut self) -> Vec<(u32, u32)> {
+        let mut used = Vec::new();
+        let mut unused_run = 0;
+        for slot in 1..self.tasks.len() {
+            let Some(element) = self.tasks.at(slot) else { break };
+            // SAFETY: inside the mapping; a field of it, read whole.
+            let life = unsafe { (&raw const (*element.as_ptr()).state).read_volatile() };
+            if life != state::FREE {
+                used.push((slot as u32, life));
+                self.highest_slot = self.highest_slot.max(slot);
+                unused_run = 0;
+            } else if slot > self.highest_slot {
+                // Slots are taken from a stack, lowest first: beyond a long gap there is nothing.
+                unused_run += 1;
+                if unused_run > 4096 {
+                    break;
+                }
+            }
+        }
+        used
+    }
+
+    /// Gives a slot back after its final account was read.
+    pub fn release(&mut self, slot: u32) -> Result<()> {
+        let element = self.tasks.at(slot as usize).ok_or_else(|| anyhow!("no slot {slot}"))?;
+        // SAFETY: inside the mapping; its task has ended, so only this process writes it.
+        unsafe { (&raw mut (*element.as_ptr()).state).write_volatile(state::FREE) };
+        self.free.push(slot, 0).context("cannot give a slot back")
+    }
+
+    /// The ring's descriptor: readable when it holds more than the reader should let lie.
+    pub fn ring(&self) -> &RingBuf<MapData> {
+        &self.ended
+    }
+
+    /// A program's statistics, where the kernel keeps them.
+    #[must_use]
+    pub fn stats(&self, status: &HookStatus) -> Option<ProgramStats> {
+        let program = self.ebpf.program(status.hook.program())?;
+        sys::program_stats(program.fd().ok()?.as_fd()).ok()
+    }
+}
+
+fn errno(error: &aya::programs::ProgramError) -> Option<i32> {
+    match error {
+        aya::programs::ProgramError::SyscallError(error) => error.io_error.raw_os_error(),
+        _ => None,
+    }
+}
+
+fn take(ebpf: &mut Ebpf, name: &str) -> Result<aya::maps::Map> {
+    ebpf.take_map(name).ok_or_else(|| anyhow!("the object has no map {name}"))
+}
+
+/// The descriptor of an array that the program side owns.
+fn map_fd(ebpf: &Ebpf, name: &str) -> Result<std::os::fd::OwnedFd> {
+    match ebpf.map(name) {
+        Some(aya::maps::Map::Array(map)) => Ok(map.fd().as_fd().try_clone_to_owned()?),
+        _ => Err(anyhow!("the object has no array {name}")),
+    }
+}

@@ -1,0 +1,67 @@
+//! Maps that both sides share, read without a syscall.
+
+use std::{ffi::c_void, io, marker::PhantomData, os::fd::AsFd, ptr::NonNull};
+
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+
+/// A `BPF_F_MMAPABLE` array of `T`, mapped into this process.
+pub struct SharedArray<T> {
+    base: NonNull<c_void>,
+    bytes: usize,
+    entries: usize,
+    element: PhantomData<T>,
+}
+
+// SAFETY: the mapping is plain memory, read and written only through volatile accesses of whole fields.
+unsafe impl<T: Send> Send for SharedArray<T> {}
+
+impl<T: aya::Pod> SharedArray<T> {
+    /// Elements lie at multiples of their size rounded up to 8 (kernel/bpf/arraymap.c, `array_map_alloc`).
+    const STRIDE: usize = size_of::<T>().next_multiple_of(8);
+
+    /// Maps the whole array.
+    pub fn map(fd: impl AsFd, entries: u32) -> io::Result<Self> {
+        let entries = entries as usize;
+        let bytes = (entries * Self::STRIDE).next_multiple_of(rustix::param::page_size());
+        // SAFETY: a new mapping at an address that the kernel chooses.
+        let base = unsafe {
+            mmap(
+                std::ptr::null_mut(),
+                bytes,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::SHARED,
+                fd,
+                0,
+            )
+        }?;
+        let base = NonNull::new(base).ok_or(io::ErrorKind::OutOfMemory)?;
+        Ok(Self { base, bytes, entries, element: PhantomData })
+    }
+
+    /// How many elements there are.
+    pub fn len(&self) -> usize {
+        self.entries
+    }
+
+    /// The address of an element; `None` beyond the end.
+    pub fn at(&self, index: usize) -> Option<NonNull<T>> {
+        if index >= self.entries {
+            return None;
+        }
+        // SAFETY: `index` is inside, so the result is inside the mapping.
+        Some(unsafe { self.base.byte_add(index * Self::STRIDE) }.cast())
+    }
+
+    /// A copy of an element. Another CPU may be writing it: see the element's own rule.
+    pub fn read(&self, index: usize) -> Option<T> {
+        // SAFETY: inside the mapping, aligned, and every byte pattern is a valid T (Pod).
+        self.at(index).map(|element| unsafe { element.read_volatile() })
+    }
+}
+
+impl<T> Drop for SharedArray<T> {
+    fn drop(&mut self) {
+        // SAFETY: mapped by us with this size, and nobody holds a reference into it.
+        let _ = unsafe { munmap(self.base.as_ptr(), self.bytes) };
+    }
+}

@@ -1,0 +1,324 @@
+//! What the borders cost that no hook sees, on this machine, with these hooks.
+//!
+//! From the trap instruction to the first hook, and from the last hook to the first user instruction, a task is
+//! in the kernel and the hooks do not know. So programs of ours are observed whose own user time is known or
+//! next to nothing: what is left of their measured user time is the borders'.
+
+use std::{
+    fs,
+    hint::black_box,
+    os::unix::fs::DirBuilderExt as _,
+    path::PathBuf,
+    sync::mpsc::{Receiver, Sender, channel},
+    thread,
+    time::Instant,
+};
+
+use anyhow::{Result, anyhow, bail};
+use log::debug;
+use nix::{
+    sys::{
+        ptrace,
+        signal::{Signal, raise},
+        wait::{WaitStatus, waitpid},
+    },
+    unistd::{ForkResult, Pid, fork},
+};
+use observer_common::{
+    names::{hook, target},
+    task::{Task, crossing, mode, state},
+};
+
+use crate::{
+    kernel::Limits,
+    lab::workload::{clock::{Amount, Clock}, memory::Pages},
+    model::{Crossings, account::Able},
+    probe::Probe,
+};
+
+/// Enough for a median, few enough for a start: about 20 ms together.
+const BATCHES: usize = 7;
+const SYSCALLS: u64 = 2_000;
+const STOPS: u64 = 300;
+const PAGES: usize = 256;
+const INTERRUPTS: u32 = 200;
+const SPIN_NS: u64 = 10_000_000;
+
+/// The costs: from this boot's cache, else measured now. A kind that cannot be measured stays unknown.
+#[must_use]
+pub fn crossings(probe: &mut Probe, limits: &Limits, able: Able) -> Crossings {
+    if !able.split {
+        return Crossings::default();
+    }
+    let key = cache_key(probe, limits);
+    if let Some(crossings) = load_cache(&key) {
+        return crossings;
+    }
+    let crossings = measure(probe);
+    store_cache(&key, &crossings);
+    crossings
+}
+
+/// Measures every kind.
+pub fn measure(probe: &mut Probe) -> Crossings {
+    let mut crossings = Crossings::default();
+    let mut note = |kind: usize, result: Result<u64>| match result {
+        Ok(cost_ps) => crossings.cost_ps[kind] = Some(cost_ps),
+        Err(error) => debug!("calibration of {}: {error:#}", crossing::NAMES[kind]),
+    };
+    let syscall = syscall_cost(probe);
+    let syscall_ps = syscall.as_ref().ok().copied();
+    note(crossing::SYSCALL, syscall);
+    note(crossing::STOP, stop_cost(probe, syscall_ps.unwrap_or(0)));
+    note(crossing::FAULT, fault_cost(probe));
+    let interrupt = interrupt_cost(probe);
+    // Out of user mode and back: the same entry and exit code as an interrupt, whose two sides are counted as one.
+    note(crossing::PREEMPTION, interrupt.as_ref().map(|cost| cost / 2).map_err(|e| anyhow!("{e:#}")));
+    note(crossing::INTERRUPT, interrupt);
+    crossings
+}
+
+/// A thread that is observed, and works when told to.
+struct Worker {
+    slot: u32,
+    go: Sender<()>,
+    done: Receiver<u64>,
+    thread: thread::JoinHandle<()>,
+}
+
+impl Worker {
+    /// Starts it. `work` returns its own user time, ns.
+    fn start(probe: &mut Probe, mut work: impl FnMut() -> u64 + Send + 'static) -> Result<Self> {
+        let (go, begin) = channel::<()>();
+        let (report, done) = channel::<u64>();
+        let thread = thread::spawn(move || {
+            // SAFETY: a syscall without arguments.
+            let tid = unsafe { libc::gettid() };
+            let _ = report.send(u64::from(tid.unsigned_abs()));
+            while begin.recv().is_ok() {
+                let user_ns = work();
+                if report.send(user_ns).is_err() {
+                    break;
+                }
+            }
+        });
+        let tid = u32::try_from(done.recv()?)?;
+        let slot = observe(probe, tid)?;
+        Ok(Self { slot, go, done, thread })
+    }
+
+    /// One piece of work: what the books say it added, and what the work itself says of its user time.
+    fn piece(&self, probe: &Probe, meanwhile: impl FnOnce(&Task)) -> Result<(Task, Task, u64)> {
+        let before = settled(probe, self.slot)?;
+        self.go.send(())?;
+        meanwhile(&before);
+        let own_ns = self.done.recv()?;
+        let after = settled(probe, self.slot)?;
+        Ok((before, after, own_ns))
+    }
+
+    fn end(self) {
+        drop(self.go);
+        let _ = self.thread.join();
+    }
+}
+
+/// Names a thread to the kernel side and finds its slot.
+fn observe(probe: &mut Probe, tid: u32) -> Result<u32> {
+    probe.add_target(tid, target::THREAD)?;
+    let found = probe.find_tasks();
+    probe.remove_target(tid)?;
+    found?;
+    let used = probe.used_slots();
+    used.into_iter()
+        .map(|(slot, _)| slot)
+        .find(|slot| {
+            probe.task(*slot).is_some_and(|task| task.tid == tid && task.state == state::LIVE)
+        })
+        .ok_or_else(|| anyhow!("thread {tid} was not found"))
+}
+
+/// The account when its task has gone to sleep: then nothing is open.
+fn settled(probe: &Probe, slot: u32) -> Result<Task> {
+    let mut last = probe.task(slot).ok_or_else(|| anyhow!("no account"))?;
+    for _ in 0..200 {
+        thread::sleep(std::time::Duration::from_micros(50));
+        let now = probe.task(slot).ok_or_else(|| anyhow!("no account"))?;
+        if now == last {
+            return Ok(now);
+        }
+        last = now;
+    }
+    bail!("the account does not hold still")
+}
+
+fn grown(before: &[u64], after: &[u64], index: usize) -> u64 {
+    after[index].saturating_sub(before[index])
+}
+
+/// A border of a syscall: getppid in a loop, less the loop.
+fn syscall_cost(probe: &mut Probe) -> Result<u64> {
+    let loop_ns = (0..BATCHES).map(|_| bare_loop_ns()).min().unwrap_or(0);
+    let worker = Worker::start(probe, || {
+        for _ in 0..SYSCALLS {
+            // SAFETY: a syscall without arguments.
+            black_box(unsafe { libc::syscall(libc::SYS_getppid) });
+        }
+        0
+    })?;
+    let mut costs = Vec::new();
+    for _ in 0..BATCHES {
+        let (before, after, _) = worker.piece(probe, |_| {})?;
+        let borders = grown(&before.crossings, &after.crossings, crossing::SYSCALL);
+        let user_ns = grown(&before.mode_ns, &after.mode_ns, mode::USER).saturating_sub(loop_ns);
+        if borders != 0 {
+            costs.push(user_ns * 1000 / borders);
+        }
+    }
+    worker.end();
+    median(costs)
+}
+
+fn bare_loop_ns() -> u64 {
+    let begin = Instant::now();
+    for index in 0..SYSCALLS {
+        black_box(index);
+    }
+    u64::try_from(begin.elapsed().as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// A border of a ptrace stop: a tracee that does nothing between its stops.
+fn stop_cost(probe: &mut Probe, syscall_ps: u64) -> Result<u64> {
+    // SAFETY: the child calls only what is safe after a fork of a process with threads, and ends by _exit.
+    let child = match unsafe { fork() }? {
+        ForkResult::Child => tracee(),
+        ForkResult::Parent { child } => child,
+    };
+    let result = trace(probe, child);
+    // It may have ended.
+    let _ = nix::sys::signal::kill(child, Signal::SIGKILL);
+    let _ = waitpid(child, None);
+    let (before, after) = result?;
+    let stops = grown(&before.crossings, &after.crossings, crossing::STOP);
+    let syscalls = grown(&before.crossings, &after.crossings, crossing::SYSCALL);
+    let user_ps = grown(&before.mode_ns, &after.mode_ns, mode::USER) * 1000;
+    if stops == 0 {
+        bail!("no stop was seen");
+    }
+    Ok(user_ps.saturating_sub(syscalls * syscall_ps) / stops)
+}
+
+fn tracee() -> ! {
+    let _ = ptrace::traceme();
+    let _ = raise(Signal::SIGSTOP);
+    loop {
+        // SAFETY: a syscall without arguments; the tracer ends this process by SIGKILL.
+        black_box(unsafe { libc::syscall(libc::SYS_getppid) });
+    }
+}
+
+fn trace(probe: &mut Probe, child: Pid) -> Result<(Task, Task)> {
+    let WaitStatus::Stopped(..) = waitpid(child, None)? else { bail!("the tracee did not stop") };
+    ptrace::setoptions(child, ptrace::Options::PTRACE_O_EXITKILL)?;
+    let slot = observe(probe, child.as_raw().unsigned_abs())?;
+    let run = |stops: u64| -> Result<Task> {
+        for _ in 0..stops {
+            ptrace::syscall(child, None)?;
+            waitpid(child, None)?;
+        }
+        settled(probe, slot)
+    };
+    // The first stops are of cold code.
+    let before = run(20)?;
+    let after = run(2 * STOPS)?;
+    Ok((before, after))
+}
+
+/// A border of a page fault: fresh pages touched one by one.
+fn fault_cost(probe: &mut Probe) -> Result<u64> {
+    if !probe.is_active(hook::FAULT) || !probe.is_active(hook::FAULT_MIN) {
+        bail!("the end of a page fault is not seen here");
+    }
+    let worker = Worker::start(probe, || {
+        if let Ok(pages) = Pages::map(PAGES) {
+            (0..PAGES).for_each(|page| pages.touch(page));
+        }
+        0
+    })?;
+    let mut costs = Vec::new();
+    for _ in 0..BATCHES {
+        let (before, after, _) = worker.piece(probe, |_| {})?;
+        let borders = grown(&before.crossings, &after.crossings, crossing::FAULT);
+        if borders >= PAGES as u64 {
+            costs.push(grown(&before.mode_ns, &after.mode_ns, mode::USER) * 1000 / borders);
+        }
+    }
+    worker.end();
+    median(costs)
+}
+
+/// Both sides of an interrupt in user mode: a spin that times itself, interrupted from here.
+fn interrupt_cost(probe: &mut Probe) -> Result<u64> {
+    let clock = Clock::measure()?;
+    let worker = Worker::start(probe, move || {
+        let tally = clock.burn(Amount::UserNs(SPIN_NS));
+        tally.user_ns + tally.host_gap_ns.unwrap_or(0)
+    })?;
+    let mut costs = Vec::new();
+    for _ in 0..3 {
+        let (before, after, own_ns) = worker.piece(probe, |before| {
+            for _ in 0..INTERRUPTS {
+                // Reading the CPU that the worker runs on interrupts it.
+                let _ = probe.read_cpu(before.cpu);
+            }
+        })?;
+        let interrupts = grown(&before.crossings, &after.crossings, crossing::INTERRUPT);
+        let user_ns = grown(&before.mode_ns, &after.mode_ns, mode::USER);
+        if interrupts >= u64::from(INTERRUPTS) / 4 {
+            costs.push(user_ns.saturating_sub(own_ns) * 1000 / interrupts);
+        }
+    }
+    worker.end();
+    median(costs)
+}
+
+fn median(mut values: Vec<u64>) -> Result<u64> {
+    values.sort_unstable();
+    values.get(values.len() / 2).copied().ok_or_else(|| anyhow!("nothing could be measured"))
+}
+
+/// The costs hold for this boot, this program and these hooks.
+fn cache_key(probe: &Probe, limits: &Limits) -> String {
+    let active: String =
+        probe.status().iter().map(|status| if status.is_active() { '1' } else { '0' }).collect();
+    format!(
+        "{}-{}-{}-{active}",
+        limits.boot_id.as_deref().unwrap_or("unknown"),
+        env!("CARGO_PKG_VERSION"),
+        crate::probe::OBJECT.len(),
+    )
+}
+
+fn cache_path(key: &str) -> Option<PathBuf> {
+    // Only root's word is taken: the folder must be ours.
+    nix::unistd::Uid::effective().is_root().then(|| PathBuf::from("/run/observer").join(key))
+}
+
+fn load_cache(key: &str) -> Option<Crossings> {
+    let text = fs::read_to_string(cache_path(key)?).ok()?;
+    let cost_ps: [Option<u64>; crossing::COUNT] = serde_json::from_str(&text).ok()?;
+    Some(Crossings { cost_ps })
+}
+
+fn store_cache(key: &str, crossings: &Crossings) {
+    let store = || -> Option<()> {
+        let path = cache_path(key)?;
+        let _ = fs::DirBuilder::new().mode(0o755).create(path.parent()?);
+        let draft = path.with_extension("tmp");
+        fs::write(&draft, serde_json::to_vec(&crossings.cost_ps).ok()?).ok()?;
+        fs::rename(draft, path).ok()
+    };
+    if store().is_none() {
+        debug!("the calibration could not be kept for the next start");
+    }
+}

@@ -1,0 +1,334 @@
+//! Who is observed, and the accounts over time.
+
+pub mod calibration;
+pub mod child;
+pub mod own;
+pub mod target;
+
+use std::{
+    collections::{BTreeMap, HashSet},
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use anyhow::{Context as _, Result};
+use observer_common::{
+    layout::Config,
+    names::hook,
+    task::{Task, crossing, state},
+};
+
+use self::{own::OwnCost, target::Target};
+use crate::{
+    kernel::{Accounting, Btf, Limits, Unsupported},
+    model::{
+        Account, Crossings, Header, HookLine, Report, TaskFigures, Trailer,
+        account::Able,
+        report::{SCHEMA, cpu_figures},
+    },
+    probe::{self, Probe, Sizes},
+};
+
+/// What the user asked for.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Who is observed.
+    pub target: Target,
+    /// Room for this many accounts.
+    pub max_tasks: Option<u32>,
+}
+
+/// A running session. Its drop detaches everything.
+pub struct Session {
+    probe: Probe,
+    header: Header,
+    able: Able,
+    crossings: Crossings,
+    live: BTreeMap<u32, Account>,
+    exited: Vec<Account>,
+    /// Ended slots that the ring did not name, seen once: taken when seen twice.
+    unnamed: HashSet<u32>,
+    missed_readings: u64,
+    cost: OwnCost,
+    started_ns: u64,
+}
+
+impl Session {
+    /// Loads the kernel side and calibrates it. Nothing is observed yet: see [`Session::observe`].
+    ///
+    /// # Errors
+    /// [`Unsupported`] when this kernel or these rights do not allow it.
+    pub fn start(options: &Options) -> Result<Self> {
+        let btf = Btf::from_sysfs().map_err(Unsupported::from)?;
+        let mut limits = Limits::detect(Some(&btf));
+        limits.check()?;
+        limits.raise_memlock();
+        let layout = probe::layout::layout(&btf).map_err(|missing| Unsupported {
+            what: "cannot read this kernel's tasks".to_owned(),
+            why: missing.to_string(),
+            way_out: "a kernel with these is needed".to_owned(),
+        })?;
+        let config = configure(probe::layout::config(&btf)?, &btf, &options.target);
+        let sizes = Sizes::choose(
+            &limits,
+            options.max_tasks,
+            options.target.wants_all(),
+            options.target.ids(),
+        );
+        let mut probe = Probe::load(&btf, &limits, &layout, &config, &sizes)?;
+        options.target.apply(&mut probe)?;
+        probe.learn_offsets()?;
+        let able = Able {
+            split: probe.is_active(hook::SYS_ENTER) && probe.is_active(hook::SYS_EXIT),
+            bill: probe::layout::has_run_queue(&layout),
+            wait: probe.is_active(hook::WAKEUP),
+            irq: probe.is_active(hook::IRQ_ENTER) && probe.is_active(hook::SOFTIRQ_ENTER),
+        };
+        let cost = OwnCost::begin();
+        let crossings = calibration::crossings(&mut probe, &limits, able);
+        let accounting = Accounting::detect(&btf);
+        let header = header(&limits, &accounting, &probe, &crossings, &options.target)?;
+        let started_ns = header.started_ns;
+        Ok(Self {
+            probe,
+            header,
+            able,
+            crossings,
+            live: BTreeMap::new(),
+            exited: Vec::new(),
+            unnamed: HashSet::new(),
+            missed_readings: 0,
+            cost,
+            started_ns,
+        })
+    }
+
+    /// Opens the accounts of the tasks that exist and are wanted.
+    pub fn observe(&mut self) -> Result<()> {
+        self.discard_ended()?;
+        self.probe.find_tasks()?;
+        self.started_ns = now_ns();
+        self.snapshot()
+    }
+
+    /// The kernel side.
+    pub fn probe_mut(&mut self) -> &mut Probe {
+        &mut self.probe
+    }
+
+    /// The kernel side, to look at.
+    #[must_use]
+    pub fn probe(&self) -> &Probe {
+        &self.probe
+    }
+
+    /// The first record.
+    #[must_use]
+    pub fn header(&self) -> &Header {
+        &self.header
+    }
+
+    /// What one crossing costs here.
+    #[must_use]
+    pub fn crossings(&self) -> &Crossings {
+        &self.crossings
+    }
+
+    /// What the calibration observed is not the user's business.
+    fn discard_ended(&mut self) -> Result<()> {
+        self.pump()?;
+        self.sweep()?;
+        self.sweep()?;
+        self.exited.clear();
+        self.live.clear();
+        Ok(())
+    }
+
+    /// Takes in the accounts that have ended since the last time, and gives their slots back.
+    pub fn pump(&mut self) -> Result<()> {
+        for slot in self.probe.take_ended() {
+            self.close(slot)?;
+        }
+        self.cost.tick(&self.probe);
+        Ok(())
+    }
+
+    /// Closes one ended account.
+    fn close(&mut self, slot: u32) -> Result<()> {
+        let Some(task) = self.probe.task(slot) else {
+            self.missed_readings += 1;
+            return Ok(());
+        };
+        if task.state != state::EXITED {
+            // The sweep was faster.
+            return Ok(());
+        }
+        let mut account = match self.live.remove(&slot) {
+            Some(account) if same(&account.task, &task) => account,
+            _ => Account::new(task),
+        };
+        account.update(task);
+        self.exited.push(account);
+        self.probe.release(slot)
+    }
+
+    /// Finds ended accounts that the ring had no room for, and reads the live ones.
+    fn sweep(&mut self) -> Result<()> {
+        let mut unnamed = HashSet::new();
+        for (slot, life) in self.probe.used_slots() {
+            if life == state::EXITED {
+                if self.unnamed.contains(&slot) {
+                    self.close(slot)?;
+                } else {
+                    unnamed.insert(slot);
+                }
+                continue;
+            }
+            match self.probe.task(slot) {
+                Some(task) if task.state == state::LIVE => match self.live.get_mut(&slot) {
+                    Some(account) if same(&account.task, &task) => account.update(task),
+                    _ => drop(self.live.insert(slot, Account::new(task))),
+                },
+                Some(_) => {}
+                None => self.missed_readings += 1,
+            }
+        }
+        self.unnamed = unnamed;
+        Ok(())
+    }
+
+    /// Reads everything, open intervals included, up to now.
+    pub fn snapshot(&mut self) -> Result<()> {
+        self.pump()?;
+        self.probe.read_cpus()?;
+        self.sweep()?;
+        self.pump()
+    }
+
+    /// The last snapshot of a session: also what only a second look takes in.
+    pub fn finish(&mut self) -> Result<()> {
+        self.snapshot()?;
+        self.sweep()
+    }
+
+    /// True when no observed task is alive, as of the last snapshot.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.live.is_empty()
+    }
+
+    /// The figures of every task, by on-CPU time, largest first.
+    #[must_use]
+    pub fn figures(&self) -> Vec<TaskFigures> {
+        let mut figures: Vec<TaskFigures> = self
+            .exited
+            .iter()
+            .chain(self.live.values())
+            .map(|account| account.figures(&self.crossings, self.able))
+            .collect();
+        figures.sort_by(|a, b| b.oncpu_ns.cmp(&a.oncpu_ns).then(a.tid.cmp(&b.tid)));
+        figures
+    }
+
+    /// Everything there is to say, as of the last snapshot.
+    #[must_use]
+    pub fn report(&self) -> Report {
+        let tasks = self.figures();
+        let trailer = self.trailer(&tasks);
+        let cpus = self.probe.cpus().map(|(number, cpu)| cpu_figures(number, &cpu)).collect();
+        let header = self.header.clone();
+        Report { header, tasks, cpus, trailer, sentences: Vec::new(), rusage_ns: None }
+    }
+
+    fn trailer(&self, tasks: &[TaskFigures]) -> Trailer {
+        let mut trailer = Trailer {
+            elapsed_ns: now_ns().saturating_sub(self.started_ns),
+            lost_events: self.missed_readings,
+            observer_cpu_ns: self.cost.cpu_ns(),
+            recursion_misses: self.recursion_misses(),
+            residual_ns: tasks.iter().map(|task| task.residual_ns).sum(),
+            ..Trailer::default()
+        };
+        let mut runs = [0; observer_common::names::HOOKS];
+        for (_, cpu) in self.probe.cpus() {
+            trailer.map_full += cpu.map_full;
+            trailer.clock_backwards += cpu.clock_backwards;
+            trailer.clock_jumps += cpu.clock_jumps;
+            trailer.unmatched += cpu.unmatched;
+            runs.iter_mut().zip(cpu.runs).for_each(|(sum, count)| *sum += count);
+        }
+        trailer.hook_runs = runs.iter().sum();
+        trailer.hook_ns = self.cost.hook_ns(&runs);
+        trailer
+    }
+
+    fn recursion_misses(&self) -> Option<u64> {
+        let active = self.probe.status().iter().filter(|status| status.is_active());
+        active.map(|status| self.probe.stats(status).map(|stats| stats.recursion_misses)).sum()
+    }
+}
+
+/// True when two readings are of the same account: a slot is used again.
+fn same(a: &Task, b: &Task) -> bool {
+    a.address == b.address && a.opened_ns == b.opened_ns
+}
+
+/// Our clock, ns; the same as the kernel side's.
+#[must_use]
+pub fn now_ns() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    u64::try_from(now.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap_or(0)
+}
+
+fn configure(config: Config, btf: &Btf, target: &Target) -> Config {
+    Config {
+        has_entry: u64::from(btf.has_tracepoint("sched_entry_tp")),
+        all: u64::from(target.all),
+        by_comm: u64::from(target.glob.is_some()),
+        by_cgroup: u64::from(target.cgroup.is_some()),
+        follow: u64::from(!target.no_follow),
+        self_tgid: u64::from(std::process::id()),
+        ..config
+    }
+}
+
+fn header(
+    limits: &Limits,
+    accounting: &Accounting,
+    probe: &Probe,
+    crossings: &Crossings,
+    target: &Target,
+) -> Result<Header> {
+    let unix = SystemTime::now().duration_since(UNIX_EPOCH).context("the wall clock")?;
+    Ok(Header {
+        schema: SCHEMA.to_owned(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        kernel: limits.uname.release.clone(),
+        arch: limits.uname.arch.clone(),
+        hz: accounting.hz,
+        tick_ns: accounting.tick_ns,
+        accounting: accounting.mode.as_str().to_owned(),
+        preempt: accounting.preempt.as_str().to_owned(),
+        cpus: limits.online_cpus.count(),
+        clock: "CLOCK_MONOTONIC".to_owned(),
+        clocksource: accounting.clocksource.clone(),
+        started_unix_ns: u64::try_from(unix.as_nanos()).unwrap_or(u64::MAX),
+        started_ns: now_ns(),
+        hooks: probe.status().iter().map(hook_line).collect(),
+        crossing_costs_ns: crossing::NAMES
+            .iter()
+            .zip(crossings.cost_ps)
+            .map(|(name, cost_ps)| ((*name).to_owned(), cost_ps.map(|ps| ps.div_ceil(1000))))
+            .collect(),
+        target: target.to_string(),
+    })
+}
+
+fn hook_line(status: &probe::HookStatus) -> HookLine {
+    HookLine {
+        name: status.hook.name.to_owned(),
+        via: status.hook.via.name().to_owned(),
+        state: status.word().to_owned(),
+        reason: status.reason().map(str::to_owned),
+        lost: (!status.is_active()).then(|| status.hook.lost.to_owned()),
+    }
+}

@@ -1,0 +1,109 @@
+//! The kernels that can be tried, and the machines that they run on.
+
+use anyhow::{Result, anyhow};
+
+/// A processor architecture, as each tool calls it, and its virtual machine.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Arch {
+    /// Debian's name.
+    pub debian: &'static str,
+    /// The triple that the guest's programs are built for.
+    pub triple: &'static str,
+    /// `e_machine` of its executables (elf.h).
+    pub elf_machine: u16,
+    /// The emulator and its package.
+    pub qemu: &'static str,
+    /// The Debian package of the emulator.
+    pub qemu_package: &'static str,
+    /// Arguments that choose machine and processor.
+    pub machine: &'static [&'static str],
+    /// The kernel's console: the first serial port.
+    pub console: &'static str,
+    /// The results' port, as the guest sees it: the second serial port. Its driver is built into all
+    /// the kernels below, where virtio's are modules in some.
+    pub channel: &'static str,
+}
+
+/// The only one so far. arm64 needs a row here, kernels for it below, and a linker for its triple.
+pub const X86_64: Arch = Arch {
+    debian: "amd64",
+    triple: "x86_64-unknown-linux-gnu",
+    elf_machine: 62,
+    qemu: "qemu-system-x86_64",
+    qemu_package: "qemu-system-x86",
+    // One thread for all virtual CPUs: under several, attaching a trampoline to update_rq_clock was
+    // seen to end in an int3 panic.
+    machine: &["-accel", "tcg,thread=single", "-cpu", "max"],
+    console: "ttyS0",
+    channel: "/dev/ttyS1",
+};
+
+/// A stock kernel of a Debian suite.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Kernel {
+    /// What it is called on the command line: its version, as far as the suite fixes it.
+    pub name: &'static str,
+    /// The suite that has it.
+    pub suite: &'static str,
+    /// The package that depends on the suite's newest kernel.
+    pub meta_package: &'static str,
+    /// What it runs on.
+    pub arch: &'static Arch,
+}
+
+/// All of them, oldest first.
+pub const KERNELS: &[Kernel] = &[
+    kernel("5.10", "bullseye"),
+    kernel("6.1", "bookworm"),
+    kernel("6.12", "trixie"),
+    kernel("7.x", "sid"),
+];
+
+/// The one that is taken when none is named.
+pub const DEFAULT: &str = "6.12";
+
+const fn kernel(name: &'static str, suite: &'static str) -> Kernel {
+    Kernel {
+        name,
+        suite,
+        meta_package: "linux-image-cloud-amd64",
+        arch: &X86_64,
+    }
+}
+
+/// The kernels of these names, or the default one.
+///
+/// # Errors
+/// On a name that is not in the table.
+pub fn choose(names: &[String]) -> Result<Vec<&'static Kernel>> {
+    let default = [DEFAULT.to_owned()];
+    let names = if names.is_empty() { &default } else { names };
+    let find = |name: &String| {
+        KERNELS
+            .iter()
+            .find(|kernel| kernel.name == name.as_str())
+            .ok_or_else(|| {
+                let known: Vec<_> = KERNELS.iter().map(|kernel| kernel.name).collect();
+                anyhow!("there is no kernel {name}; known are {}", known.join(", "))
+            })
+    };
+    names.iter().map(find).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kernels_are_chosen_by_name() {
+        let names = |list: &[&str]| list.iter().map(|n| (*n).to_owned()).collect::<Vec<_>>();
+        assert_eq!(choose(&[]).unwrap()[0].suite, "trixie");
+        let two = choose(&names(&["7.x", "5.10"])).unwrap();
+        assert_eq!([two[0].suite, two[1].suite], ["sid", "bullseye"]);
+        let error = choose(&names(&["6.6"])).unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "there is no kernel 6.6; known are 5.10, 6.1, 6.12, 7.x"
+        );
+    }
+}
