@@ -1,1 +1,4 @@
-//! x
+//! For people: pure functions from figures to text.
+
+pub mod table;
+pub mod verdict;
