@@ -31,7 +31,7 @@ pub mod exit {
 
 /// Shows how far the CPU time that the kernel reports for a task is from what it really used.
 #[derive(Parser, Debug)]
-#[command(name = "observer", version, args_conflicts_with_subcommands = true)]
+#[command(name = "observer", version)]
 #[command(after_help = "Exit status: 0; for `run` that of CMD (128+N for signal N); 2 usage; \
     3 this kernel or these rights do not allow it; 1 anything else.")]
 pub struct Cli {
@@ -187,6 +187,10 @@ pub fn main() -> ExitCode {
 }
 
 fn dispatch(cli: &Cli) -> Result<ExitCode> {
+    if cli.command.is_some() && !cli.live.filter.target().is_empty() {
+        // clap's own rule for this would refuse `observer --log run` too.
+        return Ok(usage("--pid, --tid, --comm, --cgroup and --all do not go with a subcommand"));
+    }
     match &cli.command {
         Some(Command::Run(args)) => run::main(args),
         Some(Command::Doctor) => doctor::main(),
@@ -198,18 +202,18 @@ fn dispatch(cli: &Cli) -> Result<ExitCode> {
             output::print(&format!("{}\n", workload::run(workload)?))?;
             Ok(ExitCode::SUCCESS)
         }
-        None if cli.live.filter.target().is_empty() => {
-            let _ = Cli::command()
-                .error(
-                    ErrorKind::MissingRequiredArgument,
-                    "say whom to observe: --pid PID, --tid TID, --comm GLOB, --cgroup PATH, --all, \
-                     or `observer run -- CMD`",
-                )
-                .print();
-            Ok(ExitCode::from(2))
-        }
+        None if cli.live.filter.target().is_empty() => Ok(usage(
+            "say whom to observe: --pid PID, --tid TID, --comm GLOB, --cgroup PATH, --all, \
+             or `observer run -- CMD`",
+        )),
         None => live::main(&cli.live),
     }
+}
+
+/// A usage error in clap's own form.
+fn usage(words: &str) -> ExitCode {
+    let _ = Cli::command().error(ErrorKind::MissingRequiredArgument, words).print();
+    ExitCode::from(2)
 }
 
 /// Both sides' diagnostics go to stderr, and only on request.

@@ -83,8 +83,9 @@ impl Session {
             wait: probe.is_active(hook::WAKEUP),
             irq: probe.is_active(hook::IRQ_ENTER) && probe.is_active(hook::SOFTIRQ_ENTER),
         };
-        let cost = OwnCost::begin();
         let crossings = calibration::crossings(&mut probe, &limits, able);
+        // Not before: statistics add to each run, and so to what the borders cost.
+        let cost = OwnCost::begin();
         let accounting = Accounting::detect(&btf);
         let header = header(&limits, &accounting, &probe, &crossings, &options.target)?;
         let started_ns = header.started_ns;

@@ -9,7 +9,7 @@ use crate::probe::{Probe, ProgramStats};
 
 /// The kernel's program statistics cost two clock reads for each run, so they are on for this long only; what
 /// a run costs is taken from this sample.
-const SAMPLE_NS: u64 = 200_000_000;
+const SAMPLE_NS: u64 = 50_000_000;
 
 /// observer's own cost.
 pub struct OwnCost {
@@ -58,18 +58,21 @@ impl OwnCost {
     /// Time in the programs: runs times the mean of the sample. It leaves out what the kernel needs to call them.
     #[must_use]
     pub fn hook_ns(&self, runs: &[u64; HOOKS]) -> Option<u64> {
-        self.have_sample.then(|| {
-            self.sample
-                .iter()
-                .zip(runs)
-                .filter(|(sample, _)| sample.run_count != 0)
-                .map(|(sample, runs)| {
-                    let estimate = u128::from(sample.run_time_ns) * u128::from(*runs)
-                        / u128::from(sample.run_count);
-                    u64::try_from(estimate).unwrap_or(u64::MAX)
-                })
-                .sum()
-        })
+        if !self.have_sample {
+            return None;
+        }
+        let sampled = self.sample.iter().fold((0_u128, 0_u128), |(time, runs), sample| {
+            (time + u128::from(sample.run_time_ns), runs + u128::from(sample.run_count))
+        });
+        let estimate = self.sample.iter().zip(runs).fold(0_u128, |sum, (sample, runs)| {
+            // A hook that did not run in the sample is taken for an average one.
+            let (time_ns, count) = match sample.run_count {
+                0 => sampled,
+                count => (u128::from(sample.run_time_ns), u128::from(count)),
+            };
+            sum + time_ns * u128::from(*runs) / count.max(1)
+        });
+        u64::try_from(estimate).ok()
     }
 }
 
