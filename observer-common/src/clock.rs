@@ -13,6 +13,8 @@ pub const WINDOW_MAX_NS: u64 = 100_000_000;
 pub const WINDOW_BUSY_NS: u64 = 2_000_000;
 /// Samples that make a short window good enough.
 pub const WINDOW_SAMPLES: u32 = 32;
+/// The fastest that NTP slews our clock against the other: 500 ppm, as a divisor.
+pub const SLEW_DIVISOR: u64 = 2_000;
 /// A staleness above this is a clock that jumped (suspend, a restored machine), not a schedule.
 pub const JUMP_NS: u64 = 1_000_000_000;
 
@@ -38,9 +40,10 @@ impl ClockOffset {
     pub fn sample(&mut self, now_ns: u64, difference_ns: i64) {
         let age_ns = now_ns.saturating_sub(self.window_start_ns);
         if self.window_start_ns == 0 || age_ns > 2 * WINDOW_MAX_NS {
-            // Nothing recent: what lies further back says nothing about now.
-            self.previous_min_ns = difference_ns;
-            self.current_min_ns = difference_ns;
+            // Nothing recent: what lies further back only bounds what can be now.
+            let first_ns = self.bounded(age_ns, difference_ns);
+            self.previous_min_ns = first_ns;
+            self.current_min_ns = first_ns;
             self.window_start_ns = now_ns;
             self.samples = 1;
             return;
@@ -48,8 +51,9 @@ impl ClockOffset {
         let closes = age_ns > WINDOW_MAX_NS
             || (age_ns > WINDOW_BUSY_NS && self.samples >= WINDOW_SAMPLES);
         if closes {
+            let first_ns = self.bounded(age_ns, difference_ns);
             self.previous_min_ns = self.current_min_ns;
-            self.current_min_ns = difference_ns;
+            self.current_min_ns = first_ns;
             self.window_start_ns = now_ns;
             self.samples = 1;
             return;
@@ -58,6 +62,19 @@ impl ClockOffset {
             self.current_min_ns = difference_ns;
         }
         self.samples = self.samples.saturating_add(1);
+    }
+
+    /// A difference that begins a window, cut to what the slew allows since the last one: a sample of a clock
+    /// that was not young must not become the offset.
+    #[inline(always)]
+    fn bounded(&self, age_ns: u64, difference_ns: i64) -> i64 {
+        match self.get() {
+            Some(offset_ns) => {
+                let highest_ns = offset_ns.saturating_add((age_ns / SLEW_DIVISOR) as i64 + 1);
+                if difference_ns < highest_ns { difference_ns } else { highest_ns }
+            }
+            None => difference_ns,
+        }
     }
 
     /// The offset, or `None` before the first sample.
@@ -107,6 +124,15 @@ mod tests {
             let error_ns = true_offset_ns + 100 - offset.get().unwrap();
             assert!((0..=120).contains(&error_ns), "step {step}: {error_ns} ns");
         }
+    }
+
+    #[test]
+    fn a_stale_sample_does_not_become_the_offset() {
+        let mut offset = ClockOffset::default();
+        offset.sample(1_000, 10);
+        // An idle CPU: 300 ms later a sample of a clock that is 6 ms old.
+        offset.sample(1_000 + 3 * WINDOW_MAX_NS, 6_000_010);
+        assert!(offset.get().unwrap() <= 10 + 150_001);
     }
 
     #[test]

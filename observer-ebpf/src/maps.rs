@@ -147,7 +147,9 @@ pub fn ended(cpu: &mut Cpu, task: &mut Task, slot: u32) {
     } else {
         BPF_RB_FORCE_WAKEUP
     };
-    if ENDED.output::<u64>(u64::from(slot), u64::from(flags)).is_err() {
+    // The slot may be used again before the record is read: half of the opening time tells which account it is.
+    let record = u64::from(slot) | task.opened_ns << 32;
+    if ENDED.output::<u64>(record, u64::from(flags)).is_err() {
         cpu.ring_full += 1;
     }
 }

@@ -4,7 +4,7 @@
 //! interrupts (timer, reschedule, function calls, irq work) have their own.
 
 use aya_ebpf::{macros::btf_tracepoint, programs::BtfTracePointContext};
-use observer_common::{irq, names::hook};
+use observer_common::{cpu::owner, irq, names::hook};
 
 use crate::{kernel, maps};
 
@@ -45,7 +45,10 @@ fn timer_exit(_ctx: BtfTracePointContext) -> i32 {
     let Some(cpu) = maps::enter(hook::TIMER_EXIT) else { return 0 };
     let now_ns = maps::now_ns();
     irq::hard_exit(cpu, maps::owner(cpu), now_ns);
-    if let Some(rq) = kernel::by_number::clocks(kernel::current_address()) {
+    // Not on an idle CPU: there the timer need not be the tick, and the clock may be long stale.
+    if cpu.owner != owner::IDLE as u32
+        && let Some(rq) = kernel::by_number::clocks(kernel::current_address())
+    {
         cpu.learn_offset(now_ns, &rq);
     }
     0

