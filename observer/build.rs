@@ -24,8 +24,9 @@ fn main() -> Result<()> {
     let out = PathBuf::from(env::var_os("OUT_DIR").context("OUT_DIR is not set")?);
     if let Some(object) = env::var_os(OBJECT) {
         println!("cargo:rerun-if-changed={}", Path::new(&object).display());
-        fs::copy(&object, out.join("observer-ebpf"))
-            .with_context(|| format!("{OBJECT}={} cannot be copied", Path::new(&object).display()))?;
+        fs::copy(&object, out.join("observer-ebpf")).with_context(|| {
+            format!("{OBJECT}={} cannot be copied", Path::new(&object).display())
+        })?;
         return Ok(());
     }
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize()?;

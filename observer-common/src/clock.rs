@@ -48,8 +48,8 @@ impl ClockOffset {
             self.samples = 1;
             return;
         }
-        let closes = age_ns > WINDOW_MAX_NS
-            || (age_ns > WINDOW_BUSY_NS && self.samples >= WINDOW_SAMPLES);
+        let closes =
+            age_ns > WINDOW_MAX_NS || (age_ns > WINDOW_BUSY_NS && self.samples >= WINDOW_SAMPLES);
         if closes {
             let first_ns = self.bounded(age_ns, difference_ns);
             self.previous_min_ns = self.current_min_ns;

@@ -123,7 +123,10 @@ mod tests {
 
     #[test]
     fn without_a_user_tick_everything_is_system_time() {
-        assert_eq!(adjust(&bill(9 * MS, 0, 4 * MS), pair(0, 0)), (pair(0, 9 * MS), Rule::AllSystem));
+        assert_eq!(
+            adjust(&bill(9 * MS, 0, 4 * MS), pair(0, 0)),
+            (pair(0, 9 * MS), Rule::AllSystem)
+        );
     }
 
     #[test]
@@ -177,11 +180,8 @@ mod tests {
     #[test]
     fn the_reporter_follows_another_reader() {
         let mut reporter = Reporter::default();
-        let moved = Bill {
-            prev_utime_ns: 2 * MS,
-            prev_stime_ns: 8 * MS,
-            ..bill(10 * MS, 12 * MS, 4 * MS)
-        };
+        let moved =
+            Bill { prev_utime_ns: 2 * MS, prev_stime_ns: 8 * MS, ..bill(10 * MS, 12 * MS, 4 * MS) };
         assert_eq!(reporter.report(&moved), (pair(2 * MS, 8 * MS), Rule::Frozen));
     }
 

@@ -97,7 +97,9 @@ pub struct Arrival {
 pub fn shift(cpu: &mut Cpu, now_ns: u64, rq: &RunQueue, requested: bool) -> Shift {
     let skipped = requested || rq.update_flags & RQCF_ACT_SKIP != 0;
     let difference_ns = (now_ns as i64).wrapping_sub(rq.clock_ns as i64);
-    cpu.offset.sample(now_ns, difference_ns);
+    if !skipped {
+        cpu.offset.sample(now_ns, difference_ns);
+    }
     let Some(offset_ns) = cpu.offset.get() else {
         return Shift::default();
     };
@@ -313,7 +315,9 @@ fn next_mode(cpu: &Cpu, task: &mut Task, from: &Departure, traced: bool) -> usiz
     match (base_mode, from.place) {
         // On its way into a syscall: sys_enter is still to come.
         (mode::USER, Place::Entry) => mode::SYSTEM,
-        (mode::SYSTEM, Place::Exception) if task.flags & (flag::IN_SYSCALL | flag::EXITING | flag::STOP_SEEN) == 0 => {
+        (mode::SYSTEM, Place::Exception)
+            if task.flags & (flag::IN_SYSCALL | flag::EXITING | flag::STOP_SEEN) == 0 =>
+        {
             mode::USER
         }
         _ => base_mode,

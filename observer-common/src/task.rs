@@ -34,7 +34,8 @@ pub mod crossing {
     /// How many kinds there are.
     pub const COUNT: usize = 5;
     /// Their names in files and on the screen.
-    pub const NAMES: [&str; COUNT] = ["syscall", "ptrace stop", "preemption", "interrupt", "page fault"];
+    pub const NAMES: [&str; COUNT] =
+        ["syscall", "ptrace stop", "preemption", "interrupt", "page fault"];
 }
 
 /// Life of a slot.

@@ -3,11 +3,11 @@
 //! Data flows one way: kernel event -> `observer-ebpf` -> `observer-common` (the accounting machine) -> maps
 //! -> [`probe`] -> [`session`] -> [`model`] -> [`view`] or [`export`].
 
+pub mod cli;
+pub mod export;
 pub mod kernel;
 pub mod lab;
-pub mod probe;
 pub mod model;
+pub mod probe;
 pub mod session;
 pub mod view;
-pub mod export;
-pub mod cli;

@@ -15,10 +15,7 @@ use crate::exec::{self, Root};
 /// # Errors
 /// When this machine or these rights do not allow it; the text names the command that a person can run.
 pub fn install(packages: &[&str]) -> Result<()> {
-    let by_hand = format!(
-        "sudo apt-get install --no-install-recommends {}",
-        packages.join(" ")
-    );
+    let by_hand = format!("sudo apt-get install --no-install-recommends {}", packages.join(" "));
     if exec::which("apt-get").is_none() {
         bail!("there is no apt-get here (on Debian it would be `{by_hand}`)");
     }
@@ -34,10 +31,7 @@ pub fn install(packages: &[&str]) -> Result<()> {
         missing = unavailable(packages)?;
     }
     if !missing.is_empty() {
-        bail!(
-            "the machine's apt sources do not have {}",
-            missing.join(", ")
-        );
+        bail!("the machine's apt sources do not have {}", missing.join(", "));
     }
     let mut arguments = vec!["install", "--yes", "--no-install-recommends"];
     arguments.extend_from_slice(packages);
@@ -56,9 +50,7 @@ fn apt_get(root: Root, arguments: &[&str]) -> Result<()> {
         bail!("neither root nor sudo without a password");
     };
     command.args(["DEBIAN_FRONTEND=noninteractive", "apt-get", "--quiet"]);
-    command
-        .args(["-o", "DPkg::Lock::Timeout=120"])
-        .args(arguments);
+    command.args(["-o", "DPkg::Lock::Timeout=120"]).args(arguments);
     // What is said belongs to the words, not to the data, of whatever task needed the packages.
     exec::run(command.stdin(Stdio::null()).stdout(io::stderr()))
 }
@@ -68,11 +60,7 @@ fn unavailable<'a>(packages: &[&'a str]) -> Result<Vec<&'a str>> {
     let mut command = Command::new("apt-cache");
     command.env("LC_ALL", "C").arg("policy").args(packages);
     let known = candidates(&exec::output(&mut command)?);
-    Ok(packages
-        .iter()
-        .copied()
-        .filter(|name| !known.contains(*name))
-        .collect())
+    Ok(packages.iter().copied().filter(|name| !known.contains(*name)).collect())
 }
 
 /// The packages with a candidate version in the output of `apt-cache policy`.

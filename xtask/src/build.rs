@@ -36,8 +36,5 @@ pub fn observer(project: &Project, release: bool) -> Result<PathBuf> {
 }
 
 fn binary(project: &Project, release: bool) -> PathBuf {
-    project
-        .target
-        .join(if release { "release" } else { "debug" })
-        .join("observer")
+    project.target.join(if release { "release" } else { "debug" }).join("observer")
 }

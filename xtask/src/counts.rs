@@ -31,10 +31,7 @@ impl Counts {
 
 fn from_line(line: &str) -> Option<Counts> {
     let plain = without_colors(line);
-    let (_, numbers) = plain
-        .trim_start()
-        .strip_prefix("test result: ")?
-        .split_once(". ")?;
+    let (_, numbers) = plain.trim_start().strip_prefix("test result: ")?.split_once(". ")?;
     let mut counts = Counts::default();
     for part in numbers.split("; ") {
         let Some((number, what)) = part.split_once(' ') else {
@@ -56,9 +53,8 @@ fn without_colors(text: &str) -> String {
     let mut rest = text;
     while let Some((before, sequence)) = rest.split_once("\x1b[") {
         plain.push_str(before);
-        let end = sequence
-            .find(|c: char| c.is_ascii_alphabetic())
-            .map_or(sequence.len(), |at| at + 1);
+        let end =
+            sequence.find(|c: char| c.is_ascii_alphabetic()).map_or(sequence.len(), |at| at + 1);
         rest = &sequence[end..];
     }
     plain + rest
@@ -74,11 +70,7 @@ impl AddAssign for Counts {
 
 impl fmt::Display for Counts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{} passed, {} failed, {} skipped",
-            self.passed, self.failed, self.skipped
-        )
+        write!(f, "{} passed, {} failed, {} skipped", self.passed, self.failed, self.skipped)
     }
 }
 
@@ -100,14 +92,7 @@ mod tests {
         ] {
             counts.add_line(line);
         }
-        assert_eq!(
-            counts,
-            Counts {
-                passed: 4,
-                failed: 4,
-                skipped: 2
-            }
-        );
+        assert_eq!(counts, Counts { passed: 4, failed: 4, skipped: 2 });
         assert_eq!(counts.to_string(), "4 passed, 4 failed, 2 skipped");
         assert_eq!(counts.ran(), 8);
     }

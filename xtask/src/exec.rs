@@ -28,9 +28,7 @@ pub fn run(command: &mut Command) -> Result<()> {
 /// # Errors
 /// When it cannot be started.
 pub fn status(command: &mut Command) -> Result<ExitStatus> {
-    command
-        .status()
-        .with_context(|| format!("cannot start `{}`", show(command)))
+    command.status().with_context(|| format!("cannot start `{}`", show(command)))
 }
 
 /// Runs a command silently and returns its standard output.
@@ -44,22 +42,14 @@ pub fn output(command: &mut Command) -> Result<String> {
         .with_context(|| format!("cannot start `{}`", show(command)))?;
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr);
-        bail!(
-            "`{}` failed: {}\n{}",
-            show(command),
-            output.status,
-            said.trim_end()
-        );
+        bail!("`{}` failed: {}\n{}", show(command), output.status, said.trim_end());
     }
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 /// Runs a command silently; true when it could be started and succeeded.
 pub fn succeeds(command: &mut Command) -> bool {
-    command
-        .stdin(Stdio::null())
-        .output()
-        .is_ok_and(|output| output.status.success())
+    command.stdin(Stdio::null()).output().is_ok_and(|output| output.status.success())
 }
 
 /// Runs a command, passes its standard output on to `out` as it comes, and hands each line to `on_line`
@@ -78,25 +68,16 @@ pub fn tee(
         .stdout(Stdio::piped())
         .spawn()
         .with_context(|| format!("cannot start `{shown}`"))?;
-    let stdout = child
-        .stdout
-        .take()
-        .ok_or_else(|| anyhow!("`{shown}` has no output"))?;
+    let stdout = child.stdout.take().ok_or_else(|| anyhow!("`{shown}` has no output"))?;
     let mut reader = BufReader::new(stdout);
     let mut line = Vec::new();
-    while reader
-        .read_until(b'\n', &mut line)
-        .with_context(|| format!("output of `{shown}`"))?
-        > 0
-    {
+    while reader.read_until(b'\n', &mut line).with_context(|| format!("output of `{shown}`"))? > 0 {
         // Whoever reads our output may have gone; the tests still count.
         let _ = out.write_all(&line).and_then(|()| out.flush());
         on_line(String::from_utf8_lossy(&line).trim_end());
         line.clear();
     }
-    child
-        .wait()
-        .with_context(|| format!("waiting for `{shown}`"))
+    child.wait().with_context(|| format!("waiting for `{shown}`"))
 }
 
 /// The command as a person would type it, with the variables that were set for it.
@@ -106,10 +87,7 @@ pub fn show(command: &Command) -> String {
         let value = value.filter(|_| name != "PATH")?;
         Some(format!("{}={}", name.to_string_lossy(), quoted(value)))
     });
-    let words = [command.get_program()]
-        .into_iter()
-        .chain(command.get_args())
-        .map(quoted);
+    let words = [command.get_program()].into_iter().chain(command.get_args()).map(quoted);
     set.chain(words).collect::<Vec<_>>().join(" ")
 }
 
@@ -125,23 +103,18 @@ fn quoted(word: &OsStr) -> String {
 /// The first executable of this name in PATH.
 pub fn which(name: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH")?;
-    env::split_paths(&path)
-        .map(|folder| folder.join(name))
-        .find(|file| is_executable(file))
+    env::split_paths(&path).map(|folder| folder.join(name)).find(|file| is_executable(file))
 }
 
 /// True for a file that somebody may execute.
 pub fn is_executable(file: &Path) -> bool {
-    file.metadata()
-        .is_ok_and(|data| data.is_file() && data.permissions().mode() & 0o111 != 0)
+    file.metadata().is_ok_and(|data| data.is_file() && data.permissions().mode() & 0o111 != 0)
 }
 
 /// PATH with `folder` in front.
 pub fn path_with(folder: &Path) -> OsString {
     let old = env::var_os("PATH").unwrap_or_default();
-    let folders = [folder.to_path_buf()]
-        .into_iter()
-        .chain(env::split_paths(&old));
+    let folders = [folder.to_path_buf()].into_iter().chain(env::split_paths(&old));
     // join_paths fails on a folder with a colon in its name, which PATH cannot hold anyway.
     env::join_paths(folders).unwrap_or(old)
 }
@@ -196,14 +169,9 @@ mod tests {
     #[test]
     fn a_failure_names_the_command_its_variables_and_its_status() {
         let mut command = Command::new("sh");
-        command
-            .env("WHY", "not now")
-            .args(["-c", "echo it is broken >&2; exit 7"]);
+        command.env("WHY", "not now").args(["-c", "echo it is broken >&2; exit 7"]);
         let error = output(&mut command).unwrap_err().to_string();
-        assert!(
-            error.contains("WHY='not now' sh -c 'echo it is broken >&2; exit 7'"),
-            "{error}"
-        );
+        assert!(error.contains("WHY='not now' sh -c 'echo it is broken >&2; exit 7'"), "{error}");
         assert!(error.contains("exit status: 7"), "{error}");
         assert!(error.ends_with("it is broken"), "{error}");
     }

@@ -79,17 +79,13 @@ fn kernel_clippy(project: &Project, toolchain: &Toolchain) -> Result<Command> {
             }
             // Not `cargo clippy`: that prefers the cargo-clippy in ~/.cargo/bin, of another compiler.
             let mut command = Command::new(clippy);
-            command
-                .env("CARGO", bin.join("cargo"))
-                .env("RUSTC", bin.join("rustc"));
+            command.env("CARGO", bin.join("cargo")).env("RUSTC", bin.join("rustc"));
             command.env_remove("RUSTUP_TOOLCHAIN");
             command
         }
         Toolchain::Rustup(name) => {
             let mut command = Command::new("rustup");
-            command
-                .env("RUSTUP_AUTO_INSTALL", "0")
-                .args(["run", name, "cargo-clippy"]);
+            command.env("RUSTUP_AUTO_INSTALL", "0").args(["run", name, "cargo-clippy"]);
             if !exec::succeeds(Command::new("rustup").args([
                 "run",
                 name,
@@ -103,28 +99,14 @@ fn kernel_clippy(project: &Project, toolchain: &Toolchain) -> Result<Command> {
             command
         }
     };
-    command.args([
-        "clippy",
-        "--package",
-        "observer-ebpf",
-        "--target",
-        TARGET,
-        "--release",
-    ]);
+    command.args(["clippy", "--package", "observer-ebpf", "--target", TARGET, "--release"]);
     if toolchain.builds_core()? {
         command.args(["-Z", "build-std=core"]);
     }
     // The same flags as in the build (aya-build), in a folder of its own: they differ from the host's.
-    let flags = format!(
-        "--cfg=bpf_target_arch=\"{}\"\x1f-Cdebuginfo=2",
-        std::env::consts::ARCH
-    );
-    command
-        .env("CARGO_ENCODED_RUSTFLAGS", flags)
-        .arg("--target-dir");
-    command
-        .arg(project.target.join("ebpf-clippy"))
-        .args(["--", "-D", "warnings"]);
+    let flags = format!("--cfg=bpf_target_arch=\"{}\"\x1f-Cdebuginfo=2", std::env::consts::ARCH);
+    command.env("CARGO_ENCODED_RUSTFLAGS", flags).arg("--target-dir");
+    command.arg(project.target.join("ebpf-clippy")).args(["--", "-D", "warnings"]);
     Ok(in_project(command, &project.root))
 }
 

@@ -73,11 +73,7 @@ impl Plan {
                     });
                 }
                 "run" => cases.last_mut().ok_or_else(wrong)?.command = rest.to_owned(),
-                "file" => cases
-                    .last_mut()
-                    .ok_or_else(wrong)?
-                    .files
-                    .push(rest.to_owned()),
+                "file" => cases.last_mut().ok_or_else(wrong)?.files.push(rest.to_owned()),
                 _ => return Err(wrong()),
             }
         }
@@ -105,11 +101,7 @@ mod tests {
             channel: "/dev/ttyS1".into(),
             cases: vec![
                 case("doctor", "observer doctor", &[]),
-                case(
-                    "files",
-                    "sh -c 'i=0; echo  two  spaces'",
-                    &["/tmp/a b", "/tmp/c"],
-                ),
+                case("files", "sh -c 'i=0; echo  two  spaces'", &["/tmp/a b", "/tmp/c"]),
             ],
         };
         assert_eq!(Plan::parse(&plan.to_string()), Ok(plan));

@@ -31,21 +31,15 @@ impl Project {
         command.args(["metadata", "--no-deps", "--format-version", "1"]);
         // Set by `cargo run`: finds the workspace from whatever folder the task was started in.
         if let Some(xtask) = env::var_os("CARGO_MANIFEST_DIR") {
-            command
-                .arg("--manifest-path")
-                .arg(Path::new(&xtask).join("Cargo.toml"));
+            command.arg("--manifest-path").arg(Path::new(&xtask).join("Cargo.toml"));
         }
         let text = exec::output(&mut command)?;
         let metadata: Value = serde_json::from_str(&text).context("output of cargo metadata")?;
         let folder = |key: &str| {
             let path = metadata[key].as_str();
-            path.map(PathBuf::from)
-                .ok_or_else(|| anyhow!("cargo metadata names no {key}"))
+            path.map(PathBuf::from).ok_or_else(|| anyhow!("cargo metadata names no {key}"))
         };
-        Ok(Self {
-            root: folder("workspace_root")?,
-            target: folder("target_directory")?,
-        })
+        Ok(Self { root: folder("workspace_root")?, target: folder("target_directory")? })
     }
 
     /// Where the tools of this project, and of no other, are installed.
@@ -94,9 +88,7 @@ pub fn forget_cargo_run(command: &mut Command) {
             command.env_remove(&name);
         }
     }
-    command
-        .env_remove("CARGO_BIN_NAME")
-        .env_remove("CARGO_PRIMARY_PACKAGE");
+    command.env_remove("CARGO_BIN_NAME").env_remove("CARGO_PRIMARY_PACKAGE");
     if let Some(libraries) = env::var_os("LD_LIBRARY_PATH") {
         match without_build_folders(&libraries) {
             Some(kept) => command.env("LD_LIBRARY_PATH", kept),
@@ -112,15 +104,11 @@ fn without_build_folders(libraries: &OsStr) -> Option<OsString> {
     let own = own.parent()?;
     let kept = env::split_paths(libraries).filter(|folder| {
         let of_build = folder.starts_with(own) || Some(folder.as_path()) == own.parent();
-        let of_toolchain = folder
-            .components()
-            .any(|part| part.as_os_str() == "rustlib")
+        let of_toolchain = folder.components().any(|part| part.as_os_str() == "rustlib")
             || folder.join("rustlib").is_dir();
         !(of_build || of_toolchain || folder.as_os_str().is_empty())
     });
-    env::join_paths(kept)
-        .ok()
-        .filter(|joined| !joined.is_empty())
+    env::join_paths(kept).ok().filter(|joined| !joined.is_empty())
 }
 
 #[cfg(test)]
@@ -140,10 +128,7 @@ mod tests {
 
     #[test]
     fn paths_are_shown_short_inside_the_workspace() {
-        let project = Project {
-            root: "/a/b".into(),
-            target: "/a/b/target".into(),
-        };
+        let project = Project { root: "/a/b".into(), target: "/a/b/target".into() };
         assert_eq!(project.shown(Path::new("/a/b/c/d")).to_string(), "c/d");
         assert_eq!(project.shown(Path::new("/a/x")).to_string(), "/a/x");
     }

@@ -33,10 +33,7 @@ pub fn run(project: &Project, arguments: &Arguments) -> Result<()> {
         sudo.arg("-E").arg(&binary);
         sudo
     } else {
-        bail!(
-            "observer needs root, and there is no sudo here: run {} as root",
-            binary.display()
-        );
+        bail!("observer needs root, and there is no sudo here: run {} as root", binary.display());
     };
     command.args(&arguments.observer);
     project::forget_cargo_run(&mut command);

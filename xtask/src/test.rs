@@ -34,11 +34,7 @@ pub struct Arguments {
 /// When setup fails. A tier that fails is told by the exit status.
 pub fn task(project: &Project, arguments: &Arguments) -> Result<ExitCode> {
     let filter = arguments.filter.as_deref();
-    let wanted = if filter.is_some() {
-        Wanted::BuildQuietly
-    } else {
-        Wanted::Tests
-    };
+    let wanted = if filter.is_some() { Wanted::BuildQuietly } else { Wanted::Tests };
     if wanted == Wanted::Tests {
         title("setup");
     }
@@ -78,37 +74,20 @@ fn tier(name: &'static str, run: impl FnOnce() -> Result<Counts>) -> Tier {
     let started = Instant::now();
     let counts = run().unwrap_or_else(|error| {
         println!("{name}: {error:#}");
-        Counts {
-            failed: 1,
-            ..Counts::default()
-        }
+        Counts { failed: 1, ..Counts::default() }
     });
-    Tier {
-        name,
-        counts,
-        took: started.elapsed(),
-    }
+    Tier { name, counts, took: started.elapsed() }
 }
 
 fn lint_tier(project: &Project, toolchain: &Toolchain) -> Result<Counts> {
     let skipped = lint::lint(project, toolchain)?;
     // Lints are no tests: they add nothing to the number of those that passed.
-    Ok(Counts {
-        skipped: skipped.len() as u64,
-        ..Counts::default()
-    })
+    Ok(Counts { skipped: skipped.len() as u64, ..Counts::default() })
 }
 
 fn unit_tier(project: &Project, filter: Option<&str>) -> Result<Counts> {
     let mut cargo = project.cargo("test");
-    cargo
-        .args([
-            "--workspace",
-            "--exclude",
-            "observer-ebpf",
-            "--no-fail-fast",
-        ])
-        .args(filter);
+    cargo.args(["--workspace", "--exclude", "observer-ebpf", "--no-fail-fast"]).args(filter);
     run_tests(&mut cargo, filter, &mut io::stdout())
 }
 
@@ -122,29 +101,15 @@ fn live_tier(project: &Project, filter: Option<&str>) -> Result<Counts> {
         }
         Root::No => return Ok(skipped("live: neither root nor sudo without a password")),
     }
-    cargo.args([
-        "--release",
-        "--package",
-        "observer",
-        "--test",
-        "live*",
-        "--no-fail-fast",
-    ]);
-    cargo
-        .args(filter)
-        .args(["--", "--ignored", "--test-threads=1"]);
+    cargo.args(["--release", "--package", "observer", "--test", "live*", "--no-fail-fast"]);
+    cargo.args(filter).args(["--", "--ignored", "--test-threads=1"]);
     run_tests(&mut cargo, filter, &mut io::stdout())
 }
 
 fn vm_tier(project: &Project, full: bool) -> Result<Counts> {
-    let mut arguments = vm::Arguments {
-        live: full,
-        ..vm::Arguments::default()
-    };
+    let mut arguments = vm::Arguments { live: full, ..vm::Arguments::default() };
     if full {
-        let all = vm::kernels::KERNELS
-            .iter()
-            .map(|kernel| kernel.name.to_owned());
+        let all = vm::kernels::KERNELS.iter().map(|kernel| kernel.name.to_owned());
         arguments.kernels = all.collect();
     }
     vm::run(project, &arguments)
@@ -153,10 +118,7 @@ fn vm_tier(project: &Project, full: bool) -> Result<Counts> {
 /// Says loudly that a tier did not run.
 fn skipped(why: &str) -> Counts {
     println!("SKIPPED: {why}");
-    Counts {
-        skipped: 1,
-        ..Counts::default()
-    }
+    Counts { skipped: 1, ..Counts::default() }
 }
 
 /// Runs cargo test and sums up its test programs.
@@ -184,37 +146,22 @@ fn conclude(tiers: &[Tier], filter: Option<&str>) -> ExitCode {
     );
     for Tier { name, counts, took } in tiers {
         sum += *counts;
-        let Counts {
-            passed,
-            failed,
-            skipped,
-        } = *counts;
+        let Counts { passed, failed, skipped } = *counts;
         let took = format!("{:.1} s", took.as_secs_f64());
-        println!(
-            "{name:<8}{:<10}{passed:>8}{failed:>8}{skipped:>9}{took:>10}",
-            result(*counts)
-        );
+        println!("{name:<8}{:<10}{passed:>8}{failed:>8}{skipped:>9}{took:>10}", result(*counts));
     }
     if let Some(filter) = filter.filter(|_| sum.ran() == 0) {
         println!("no test that could run has {filter:?} in its name");
         sum.failed += 1;
     }
     println!("tests: {sum}");
-    if sum.failed == 0 {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    }
+    if sum.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 fn result(counts: Counts) -> &'static str {
     match counts {
         Counts { failed: 1.., .. } => "FAILED",
-        Counts {
-            passed: 0,
-            skipped: 1..,
-            ..
-        } => "SKIPPED",
+        Counts { passed: 0, skipped: 1.., .. } => "SKIPPED",
         _ => "ok",
     }
 }
@@ -225,11 +172,7 @@ mod tests {
 
     use super::*;
 
-    const PASSED: Counts = Counts {
-        passed: 3,
-        failed: 0,
-        skipped: 1,
-    };
+    const PASSED: Counts = Counts { passed: 3, failed: 0, skipped: 1 };
 
     fn script(text: &str) -> Command {
         let mut command = Command::new("sh");
@@ -255,52 +198,21 @@ mod tests {
     #[test]
     fn an_error_of_a_tier_is_a_failure() {
         let failed = tier("unit", || bail!("broken"));
-        assert_eq!(
-            failed.counts,
-            Counts {
-                passed: 0,
-                failed: 1,
-                skipped: 0
-            }
-        );
+        assert_eq!(failed.counts, Counts { passed: 0, failed: 1, skipped: 0 });
     }
 
     #[test]
     fn a_tier_that_only_skipped_is_not_called_ok() {
         assert_eq!(result(skipped("why")), "SKIPPED");
         assert_eq!(result(PASSED), "ok");
-        assert_eq!(
-            result(Counts {
-                failed: 1,
-                ..PASSED
-            }),
-            "FAILED"
-        );
+        assert_eq!(result(Counts { failed: 1, ..PASSED }), "FAILED");
     }
 
     #[test]
     fn the_exit_status_follows_the_sum() {
-        let with = |counts| {
-            [Tier {
-                name: "unit",
-                counts,
-                took: Duration::ZERO,
-            }]
-        };
+        let with = |counts| [Tier { name: "unit", counts, took: Duration::ZERO }];
         assert_eq!(conclude(&with(PASSED), None), ExitCode::SUCCESS);
-        assert_eq!(
-            conclude(
-                &with(Counts {
-                    failed: 1,
-                    ..PASSED
-                }),
-                None
-            ),
-            ExitCode::FAILURE
-        );
-        assert_eq!(
-            conclude(&with(Counts::default()), Some("x")),
-            ExitCode::FAILURE
-        );
+        assert_eq!(conclude(&with(Counts { failed: 1, ..PASSED }), None), ExitCode::FAILURE);
+        assert_eq!(conclude(&with(Counts::default()), Some("x")), ExitCode::FAILURE);
     }
 }

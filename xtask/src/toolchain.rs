@@ -48,35 +48,23 @@ impl Toolchain {
         if let Some(named) = variable(TOOLCHAIN_VARIABLE) {
             let toolchain = Self::from_name(&named.to_string_lossy());
             toolchain.check().with_context(|| {
-                format!(
-                    "{TOOLCHAIN_VARIABLE}={} cannot be used",
-                    named.to_string_lossy()
-                )
+                format!("{TOOLCHAIN_VARIABLE}={} cannot be used", named.to_string_lossy())
             })?;
             return Ok(Some(toolchain));
         }
         let candidates = [Self::from_name("/usr"), Self::from_name("nightly")];
-        Ok(candidates
-            .into_iter()
-            .find(|toolchain| toolchain.check().is_ok()))
+        Ok(candidates.into_iter().find(|toolchain| toolchain.check().is_ok()))
     }
 
     fn from_name(name: &str) -> Self {
-        if name.contains('/') {
-            Self::Folder(name.into())
-        } else {
-            Self::Rustup(name.to_owned())
-        }
+        if name.contains('/') { Self::Folder(name.into()) } else { Self::Rustup(name.to_owned()) }
     }
 
     /// Fails with the reason when this toolchain cannot compile for the target.
     fn check(&self) -> Result<()> {
         let rustlib = self.rustlib()?;
         if !has_core(&rustlib) && !rustlib.join("src/rust/library/Cargo.lock").exists() {
-            bail!(
-                "it has neither core for {TARGET} nor rust-src in {}",
-                rustlib.display()
-            );
+            bail!("it has neither core for {TARGET} nor rust-src in {}", rustlib.display());
         }
         Ok(())
     }
@@ -105,9 +93,7 @@ impl Toolchain {
             Self::Rustup(name) => {
                 let mut command = Command::new("rustup");
                 // It must not download anything unasked.
-                command
-                    .env("RUSTUP_AUTO_INSTALL", "0")
-                    .args(["run", name, "rustc"]);
+                command.env("RUSTUP_AUTO_INSTALL", "0").args(["run", name, "rustc"]);
                 Ok(command)
             }
         }
@@ -150,9 +136,7 @@ fn variable(name: &str) -> Option<OsString> {
 
 /// Reads `LLVM version: 22.1.2` in the output of `rustc -vV`.
 fn llvm_major(verbose_version: &str) -> Option<u32> {
-    let line = verbose_version
-        .lines()
-        .find_map(|line| line.strip_prefix("LLVM version: "))?;
+    let line = verbose_version.lines().find_map(|line| line.strip_prefix("LLVM version: "))?;
     line.split('.').next()?.trim().parse().ok()
 }
 
@@ -163,8 +147,7 @@ fn llvm_major(verbose_version: &str) -> Option<u32> {
 pub fn host_triple() -> Result<String> {
     let text = exec::output(Command::new("rustc").arg("-vV"))?;
     let host = text.lines().find_map(|line| line.strip_prefix("host: "));
-    host.map(str::to_owned)
-        .ok_or_else(|| anyhow!("rustc -vV names no host"))
+    host.map(str::to_owned).ok_or_else(|| anyhow!("rustc -vV names no host"))
 }
 
 #[cfg(test)]
@@ -181,14 +164,8 @@ mod tests {
 
     #[test]
     fn a_name_with_a_slash_is_a_folder() {
-        assert_eq!(
-            Toolchain::from_name("/opt/rust"),
-            Toolchain::Folder("/opt/rust".into())
-        );
-        assert_eq!(
-            Toolchain::from_name("nightly"),
-            Toolchain::Rustup("nightly".into())
-        );
+        assert_eq!(Toolchain::from_name("/opt/rust"), Toolchain::Folder("/opt/rust".into()));
+        assert_eq!(Toolchain::from_name("nightly"), Toolchain::Rustup("nightly".into()));
     }
 
     #[test]
@@ -204,10 +181,7 @@ mod tests {
 
     #[test]
     fn a_folder_without_a_compiler_is_refused() {
-        let error = Toolchain::from_name("/nonexistent/rust")
-            .check()
-            .unwrap_err()
-            .to_string();
+        let error = Toolchain::from_name("/nonexistent/rust").check().unwrap_err().to_string();
         assert!(error.contains("/nonexistent/rust/bin/rustc"), "{error}");
     }
 }

@@ -87,10 +87,7 @@ impl FromStr for End {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let (word, rest) = text.split_once(' ').unwrap_or((text, ""));
-        let number = || {
-            rest.parse()
-                .map_err(|_| format!("{text:?} is no end of a case"))
-        };
+        let number = || rest.parse().map_err(|_| format!("{text:?} is no end of a case"));
         match word {
             "exit" => Ok(Self::Exit(number()?)),
             "signal" => Ok(Self::Signal(number()?)),
@@ -148,25 +145,16 @@ pub fn parse(bytes: &[u8]) -> Stream {
             }
             Err(why) => {
                 let offset = bytes.len() - rest.len();
-                return Stream {
-                    frames,
-                    broken: Some(format!("{why} at byte {offset}")),
-                };
+                return Stream { frames, broken: Some(format!("{why} at byte {offset}")) };
             }
         }
     }
-    Stream {
-        frames,
-        broken: None,
-    }
+    Stream { frames, broken: None }
 }
 
 /// The first frame and the number of bytes that it takes.
 fn next(bytes: &[u8]) -> Result<(Frame, usize), String> {
-    let header_len = bytes
-        .iter()
-        .position(|b| *b == b'\n')
-        .ok_or("a cut header")?;
+    let header_len = bytes.iter().position(|b| *b == b'\n').ok_or("a cut header")?;
     let header = str::from_utf8(&bytes[..header_len]).map_err(|_| "a header that is no text")?;
     let wrong = || format!("a header {header:?} of no frame");
     let mut fields = header.splitn(5, ' ');
@@ -190,20 +178,12 @@ fn next(bytes: &[u8]) -> Result<(Frame, usize), String> {
         "begin" => Frame::Begin { case },
         "stdout" => Frame::Stdout { case, bytes },
         "stderr" => Frame::Stderr { case, bytes },
-        "file" => Frame::File {
-            case,
-            path: path.to_owned(),
-            bytes,
-        },
+        "file" => Frame::File { case, path: path.to_owned(), bytes },
         "end" => {
             let text = String::from_utf8_lossy(payload);
             let (took, how) = text.split_once(' ').ok_or_else(wrong)?;
             let took_ms = took.parse().map_err(|_| wrong())?;
-            Frame::End {
-                case,
-                end: how.parse()?,
-                took_ms,
-            }
+            Frame::End { case, end: how.parse()?, took_ms }
         }
         "done" => Frame::Done,
         _ => return Err(wrong()),
@@ -217,27 +197,13 @@ mod tests {
 
     fn all_frames() -> Vec<Frame> {
         let case = || "a-case".to_owned();
-        let end = |end| Frame::End {
-            case: case(),
-            end,
-            took_ms: 1234,
-        };
+        let end = |end| Frame::End { case: case(), end, took_ms: 1234 };
         vec![
             Frame::Ready,
             Frame::Begin { case: case() },
-            Frame::Stdout {
-                case: case(),
-                bytes: b"frame done - 0 \n\n\0\xff\r\n".to_vec(),
-            },
-            Frame::Stderr {
-                case: case(),
-                bytes: Vec::new(),
-            },
-            Frame::File {
-                case: case(),
-                path: "/tmp/with space".into(),
-                bytes: vec![7; 70_000],
-            },
+            Frame::Stdout { case: case(), bytes: b"frame done - 0 \n\n\0\xff\r\n".to_vec() },
+            Frame::Stderr { case: case(), bytes: Vec::new() },
+            Frame::File { case: case(), path: "/tmp/with space".into(), bytes: vec![7; 70_000] },
             end(End::Exit(0)),
             end(End::Exit(3)),
             end(End::Signal(9)),
@@ -259,13 +225,7 @@ mod tests {
     fn every_frame_survives_the_trip() {
         let frames = all_frames();
         let stream = parse(&written(&frames));
-        assert_eq!(
-            stream,
-            Stream {
-                frames,
-                broken: None
-            }
-        );
+        assert_eq!(stream, Stream { frames, broken: None });
     }
 
     #[test]
@@ -282,11 +242,7 @@ mod tests {
             let stream = parse(&bytes[..cut]);
             let whole = ends.iter().filter(|end| **end <= cut).count();
             assert_eq!(stream.frames, frames[..whole], "cut at {cut}");
-            assert_eq!(
-                stream.broken.is_some(),
-                cut != 0 && !ends.contains(&cut),
-                "cut at {cut}"
-            );
+            assert_eq!(stream.broken.is_some(), cut != 0 && !ends.contains(&cut), "cut at {cut}");
         }
     }
 
@@ -302,10 +258,7 @@ mod tests {
 
     #[test]
     fn a_wrong_length_is_not_taken_for_a_frame() {
-        for text in [
-            "frame stdout a 2 \nabc\n",
-            "frame stdout a 18446744073709551615 \nabc\n",
-        ] {
+        for text in ["frame stdout a 2 \nabc\n", "frame stdout a 18446744073709551615 \nabc\n"] {
             let stream = parse(text.as_bytes());
             assert_eq!(stream.frames, []);
             assert!(stream.broken.is_some());

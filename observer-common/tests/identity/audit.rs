@@ -30,15 +30,11 @@ pub const SPREAD_NS: i64 = (PATH_NS.end - 1 - PATH_NS.start) as i64;
 
 /// The bound that is derived above.
 pub fn tolerance_ns(kernel: &Kernel) -> i64 {
-    kernel
-        .cpus
-        .iter()
-        .map(|cpu| cpu.elapsed_ns() as i64)
-        .fold(0, |sum, elapsed_ns| {
-            let windows = elapsed_ns / WINDOW_BUSY_NS as i64 + 1;
-            let drift_ns = kernel.setup.drift_ppm.abs() * elapsed_ns / 1_000_000;
-            sum + (2 * windows + 1) * SPREAD_NS + 4 * drift_ns
-        })
+    kernel.cpus.iter().map(|cpu| cpu.elapsed_ns() as i64).fold(0, |sum, elapsed_ns| {
+        let windows = elapsed_ns / WINDOW_BUSY_NS as i64 + 1;
+        let drift_ns = kernel.setup.drift_ppm.abs() * elapsed_ns / 1_000_000;
+        sum + (2 * windows + 1) * SPREAD_NS + 4 * drift_ns
+    })
 }
 
 /// `runtime - oncpu - (in - out - left_out)` of one task.
@@ -54,17 +50,8 @@ pub fn residual_ns(kernel: &Kernel, thread: usize) -> i64 {
 /// To the nanosecond, whatever the clocks do.
 pub fn exact(kernel: &Kernel) {
     let mut shifts_ns = 0;
-    for (index, thread) in kernel
-        .threads
-        .iter()
-        .enumerate()
-        .filter(|(_, thread)| thread.observed)
-    {
-        assert_eq!(
-            residual_ns(kernel, index),
-            thread.unexplained_ns(),
-            "task {index}"
-        );
+    for (index, thread) in kernel.threads.iter().enumerate().filter(|(_, thread)| thread.observed) {
+        assert_eq!(residual_ns(kernel, index), thread.unexplained_ns(), "task {index}");
         let task = &kernel.accounts[index];
         shifts_ns += (task.skip_in_ns + task.path_in_ns) as i64;
         shifts_ns -= (task.skip_out_ns + task.path_out_ns) as i64;
@@ -80,23 +67,11 @@ pub fn exact(kernel: &Kernel) {
 pub fn within_tolerance(kernel: &Kernel) {
     exact(kernel);
     // A staleness that comes out negative is cut off: only by the drift since the last sample.
-    assert!(
-        (0..=tolerance_ns(kernel) / 100).contains(&kernel.clamped_ns),
-        "{}",
-        kernel.clamped_ns
-    );
+    assert!((0..=tolerance_ns(kernel) / 100).contains(&kernel.clamped_ns), "{}", kernel.clamped_ns);
     let bound_ns = tolerance_ns(kernel) + 2 * kernel.clamped_ns;
-    for (index, _) in kernel
-        .threads
-        .iter()
-        .enumerate()
-        .filter(|(_, thread)| thread.observed)
-    {
+    for (index, _) in kernel.threads.iter().enumerate().filter(|(_, thread)| thread.observed) {
         let residual_ns = residual_ns(kernel, index);
-        assert!(
-            residual_ns.abs() <= bound_ns,
-            "task {index}: {residual_ns} ns of {bound_ns} ns"
-        );
+        assert!(residual_ns.abs() <= bound_ns, "task {index}: {residual_ns} ns of {bound_ns} ns");
     }
     offset_is_known(kernel, WINDOW_MAX_NS as i64);
 }
@@ -115,12 +90,7 @@ pub fn offset_is_known(kernel: &Kernel, window_ns: i64) {
 pub fn skips_are_counted(kernel: &Kernel) {
     let counted: u64 = kernel.cpus.iter().map(|cpu| cpu.skips).sum();
     assert_eq!(counted, kernel.skips);
-    for (index, thread) in kernel
-        .threads
-        .iter()
-        .enumerate()
-        .filter(|(_, thread)| thread.observed)
-    {
+    for (index, thread) in kernel.threads.iter().enumerate().filter(|(_, thread)| thread.observed) {
         let task = &kernel.accounts[index];
         assert_eq!(
             (task.skip_in, task.skip_out),
@@ -132,12 +102,7 @@ pub fn skips_are_counted(kernel: &Kernel) {
 
 /// What a skip shifted beyond the usual path, within `slack_ns` for each of them.
 pub fn skips_are_measured(kernel: &Kernel, slack_ns: i64) {
-    for (index, thread) in kernel
-        .threads
-        .iter()
-        .enumerate()
-        .filter(|(_, thread)| thread.observed)
-    {
+    for (index, thread) in kernel.threads.iter().enumerate().filter(|(_, thread)| thread.observed) {
         let task = &kernel.accounts[index];
         for (ours_ns, true_ns, count) in [
             (task.skip_in_ns, thread.skip_in_ns, thread.skip_in),

@@ -167,10 +167,7 @@ impl Kernel {
             // It has a history that is not observed.
             thread.runtime_ns = 1_000_000_007 * index as u64;
             let bill = kernel.bill(index);
-            let who = Identity {
-                address: 1 + index as u64,
-                ..Identity::default()
-            };
+            let who = Identity { address: 1 + index as u64, ..Identity::default() };
             lifecycle::open(&mut kernel.accounts[index], &who, 0, now_ns);
             lifecycle::found(&mut kernel.accounts[index], &bill);
         }
@@ -201,27 +198,16 @@ impl Kernel {
     }
 
     fn bill(&self, thread: usize) -> Bill {
-        Bill {
-            runtime_ns: self.threads[thread].runtime_ns,
-            ..Bill::default()
-        }
+        Bill { runtime_ns: self.threads[thread].runtime_ns, ..Bill::default() }
     }
 
     fn clocks(&self, cpu: usize) -> RunQueue {
         let rq = &self.rqs[cpu];
-        RunQueue {
-            clock_ns: rq.clock_ns,
-            clock_task_ns: rq.clock_task_ns,
-            update_flags: rq.flags,
-        }
+        RunQueue { clock_ns: rq.clock_ns, clock_task_ns: rq.clock_task_ns, update_flags: rq.flags }
     }
 
     fn slot(&self, thread: usize) -> u32 {
-        if self.threads[thread].observed {
-            thread as u32 + 1
-        } else {
-            NO_SLOT
-        }
+        if self.threads[thread].observed { thread as u32 + 1 } else { NO_SLOT }
     }
 
     fn update_rq_clock(&mut self, cpu: usize) {
@@ -321,11 +307,7 @@ impl Kernel {
         if let (Some(prev), Call::Preempt) = (prev, call) {
             self.rqs[cpu].queue.push_back(prev);
         }
-        let next = if call == Call::Stay {
-            prev
-        } else {
-            self.rqs[cpu].queue.pop_front()
-        };
+        let next = if call == Call::Stay { prev } else { self.rqs[cpu].queue.pop_front() };
         if next.is_none() && self.random.percent(50) {
             // newidle_balance; without effect while ACT is set.
             self.spend(300..2_000);
@@ -360,11 +342,7 @@ impl Kernel {
     ) {
         let prev_slot = prev.map_or(NO_SLOT, |prev| self.slot(prev));
         let next_slot = next.map_or(NO_SLOT, |next| self.slot(next));
-        let next_kind = if next.is_some() {
-            owner::OTHER
-        } else {
-            owner::IDLE
-        };
+        let next_kind = if next.is_some() { owner::OTHER } else { owner::IDLE };
         let now_ns = self.now_ns();
         let requested = if self.setup.era == Era::Entry {
             self.cpus[cpu].entry_request
@@ -382,12 +360,7 @@ impl Kernel {
         let clocks = self.clocks(cpu);
         let shift = switch::shift(&mut self.cpus[cpu], now_ns, &clocks, requested != 0);
         let left_out_ns = clocks.left_out_ns();
-        let at = Moment {
-            now_ns,
-            cpu: cpu as u32,
-            left_out_ns,
-            shift,
-        };
+        let at = Moment { now_ns, cpu: cpu as u32, left_out_ns, shift };
         self.record(cpu, prev, next, &at, skipped);
         match prev.filter(|_| prev_slot != NO_SLOT) {
             Some(prev) => {
@@ -405,11 +378,7 @@ impl Kernel {
         match next.filter(|_| next_slot != NO_SLOT) {
             Some(next) => {
                 let bill = self.bill(next);
-                let to = Arrival {
-                    slot: next_slot,
-                    place: Place::Entry,
-                    bill,
-                };
+                let to = Arrival { slot: next_slot, place: Place::Entry, bill };
                 switch::arrive(&mut self.cpus[cpu], &mut self.accounts[next], &at, &to);
             }
             None => switch::yield_to(&mut self.cpus[cpu], next_kind, &at),
@@ -462,38 +431,22 @@ impl Kernel {
         let open_ns = clock_task_ns.saturating_sub(exec_start_ns);
         let mut bill = self.bill(thread);
         bill.runtime_ns += open_ns;
-        (
-            bill,
-            now_ns as i64 - (exec_start_ns + open_ns + left_out_ns) as i64,
-        )
+        (bill, now_ns as i64 - (exec_start_ns + open_ns + left_out_ns) as i64)
     }
 
     /// A reader closes the open interval of a CPU, or finds an observed task there.
     pub fn read(&mut self, cpu: usize) {
-        let Some(current) = self.rqs[cpu]
-            .current
-            .filter(|current| self.threads[*current].observed)
+        let Some(current) = self.rqs[cpu].current.filter(|current| self.threads[*current].observed)
         else {
             return;
         };
         let (bill, offset_ns) = self.bill_now(cpu, current);
         let left_out_ns = self.clocks(cpu).left_out_ns();
-        let at = Moment {
-            now_ns: self.now_ns(),
-            cpu: cpu as u32,
-            left_out_ns,
-            ..Moment::default()
-        };
+        let at =
+            Moment { now_ns: self.now_ns(), cpu: cpu as u32, left_out_ns, ..Moment::default() };
         let (state, account) = (&mut self.cpus[cpu], &mut self.accounts[current]);
         if state.slot == NO_SLOT {
-            lifecycle::adopt(
-                state,
-                account,
-                current as u32 + 1,
-                &at,
-                &bill,
-                Place::Exception,
-            );
+            lifecycle::adopt(state, account, current as u32 + 1, &at, &bill, Place::Exception);
             self.threads[current].offsets_ns = 0;
             self.threads[current].begin_offset_ns = offset_ns;
         } else {

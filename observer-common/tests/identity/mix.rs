@@ -48,18 +48,13 @@ fn step(kernel: &mut Kernel) {
 
 /// Wakes a sleeper where it ran last or here; it preempts whoever runs there, or not.
 fn wake_one(kernel: &mut Kernel, by: usize) {
-    let asleep: Vec<usize> = (0..kernel.threads.len())
-        .filter(|index| !kernel.threads[*index].on_rq)
-        .collect();
+    let asleep: Vec<usize> =
+        (0..kernel.threads.len()).filter(|index| !kernel.threads[*index].on_rq).collect();
     if asleep.is_empty() {
         return;
     }
     let wakee = asleep[kernel.random.below(asleep.len() as u64) as usize];
-    let target = if kernel.random.percent(70) {
-        kernel.threads[wakee].cpu
-    } else {
-        by
-    };
+    let target = if kernel.random.percent(70) { kernel.threads[wakee].cpu } else { by };
     let preempts = kernel.random.percent(50);
     kernel.wake(by, wakee, target, preempts);
     if kernel.random.percent(50) && target == by && kernel.rqs[by].current.is_some() {
@@ -71,21 +66,16 @@ fn wake_one(kernel: &mut Kernel, by: usize) {
 
 fn setup() -> impl Strategy<Value = Setup> {
     let era = prop_oneof![Just(Era::Act), Just(Era::Wakeup), Just(Era::Entry)];
-    (
-        era,
-        any::<bool>(),
-        any::<bool>(),
-        -20_i64..=20,
-        any::<u64>(),
-    )
-        .prop_map(|(era, skips, irq_time, drift_ppm, seed)| Setup {
+    (era, any::<bool>(), any::<bool>(), -20_i64..=20, any::<u64>()).prop_map(
+        |(era, skips, irq_time, drift_ppm, seed)| Setup {
             era,
             skips,
             irq_time,
             long_paths: false,
             drift_ppm,
             seed,
-        })
+        },
+    )
 }
 
 proptest! {

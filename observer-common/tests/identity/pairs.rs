@@ -55,12 +55,7 @@ fn a_ptraced_pair_with_clock_skips() {
     for era in [Era::Act, Era::Wakeup, Era::Entry] {
         for drift_ppm in [-20, 0, 20] {
             for irq_time in [false, true] {
-                let setup = Setup {
-                    era,
-                    drift_ppm,
-                    irq_time,
-                    ..SETUP
-                };
+                let setup = Setup { era, drift_ppm, irq_time, ..SETUP };
                 let mut kernel = Kernel::new(setup, 1, 2, 2);
                 ptrace(&mut kernel, 20_000, 98);
                 audit::within_tolerance(&kernel);
@@ -72,10 +67,7 @@ fn a_ptraced_pair_with_clock_skips() {
                 assert!(task.skip_in > 19_000 && task.skip_in_ns > 10 * task.skip_in);
                 assert!(task.skip_in_ns as i64 > 20 * audit::tolerance_ns(&kernel));
                 let left_out = kernel.accounts[TRACEE].left_out_ns > 1_000_000;
-                assert_eq!(
-                    left_out, irq_time,
-                    "the interrupts come while the tracee runs"
-                );
+                assert_eq!(left_out, irq_time, "the interrupts come while the tracee runs");
             }
         }
     }
@@ -84,11 +76,7 @@ fn a_ptraced_pair_with_clock_skips() {
 #[test]
 fn a_pair_without_skips_has_none() {
     for drift_ppm in [-20, 0, 20] {
-        let setup = Setup {
-            skips: false,
-            drift_ppm,
-            ..SETUP
-        };
+        let setup = Setup { skips: false, drift_ppm, ..SETUP };
         let mut kernel = Kernel::new(setup, 1, 2, 2);
         ptrace(&mut kernel, 20_000, 98);
         audit::within_tolerance(&kernel);
@@ -104,10 +92,7 @@ fn a_pair_without_skips_has_none() {
 
 #[test]
 fn a_long_path_now_and_then_does_not_move_the_offset() {
-    let setup = Setup {
-        long_paths: true,
-        ..SETUP
-    };
+    let setup = Setup { long_paths: true, ..SETUP };
     let mut kernel = Kernel::new(setup, 1, 2, 2);
     ptrace(&mut kernel, 20_000, 98);
     audit::within_tolerance(&kernel);
@@ -160,28 +145,18 @@ fn ptrace_apart(kernel: &mut Kernel, stops: usize) {
 fn a_pair_on_two_cpus_is_billed_for_the_exit_from_idle() {
     for era in [Era::Act, Era::Wakeup, Era::Entry] {
         for drift_ppm in [-20, 0, 20] {
-            let setup = Setup {
-                era,
-                drift_ppm,
-                ..SETUP
-            };
+            let setup = Setup { era, drift_ppm, ..SETUP };
             let mut kernel = Kernel::new(setup, 2, 2, 2);
             ptrace_apart(&mut kernel, 10_000);
             audit::within_tolerance(&kernel);
             audit::skips_are_counted(&kernel);
             audit::skips_are_measured(&kernel, 25);
             for task in &kernel.accounts {
-                assert!(
-                    task.skip_in >= 10_000 && task.skip_out == 0,
-                    "from idle, and never to it"
-                );
+                assert!(task.skip_in >= 10_000 && task.skip_out == 0, "from idle, and never to it");
                 assert!(task.skip_in_ns > task.oncpu_ns(), "more than it ran");
             }
             for cpu in &kernel.cpus {
-                assert!(
-                    cpu.shift_ns[0] < -200_000_000,
-                    "idle is the one who lost it"
-                );
+                assert!(cpu.shift_ns[0] < -200_000_000, "idle is the one who lost it");
                 assert_eq!(cpu.shift_ns[1], 0);
             }
         }
@@ -192,11 +167,7 @@ fn a_pair_on_two_cpus_is_billed_for_the_exit_from_idle() {
 fn a_task_that_runs_already_is_found_with_its_bill_open() {
     // Another observed task has run on that CPU before, so the offset is known.
     for drift_ppm in [-20, 0, 20] {
-        let setup = Setup {
-            irq_time: true,
-            drift_ppm,
-            ..SETUP
-        };
+        let setup = Setup { irq_time: true, drift_ppm, ..SETUP };
         let mut kernel = Kernel::new(setup, 1, 2, 2);
         kernel.threads[TRACEE].observed = false;
         ptrace(&mut kernel, 1_000, 98);
@@ -295,15 +266,9 @@ fn after_a_jump_of_our_clock_the_offset_is_learned_again() {
     ptrace(&mut kernel, 5_000, 98);
     audit::exact(&kernel);
     let (least_ns, most_ns) = kernel.offset_error_ns;
-    assert!(
-        least_ns >= 70 && most_ns <= 200,
-        "at once: {least_ns} to {most_ns}"
-    );
+    assert!(least_ns >= 70 && most_ns <= 200, "at once: {least_ns} to {most_ns}");
     let residual_ns = audit::residual_ns(&kernel, TRACEE);
-    assert!(
-        (residual_ns + 5_000_000_000).abs() < audit::tolerance_ns(&kernel),
-        "{residual_ns}"
-    );
+    assert!((residual_ns + 5_000_000_000).abs() < audit::tolerance_ns(&kernel), "{residual_ns}");
     assert!(audit::residual_ns(&kernel, TRACER).abs() < audit::tolerance_ns(&kernel));
 }
 

@@ -65,10 +65,7 @@ struct Auditor {
 impl Auditor {
     fn new(world: &World) -> Self {
         let accounts = vec![Before::default(); SLOTS];
-        Self {
-            accounts,
-            cpus: world.cpus.iter().map(cpu_counters).collect(),
-        }
+        Self { accounts, cpus: world.cpus.iter().map(cpu_counters).collect() }
     }
 
     /// `lossless`: nothing was lost so far, so a closed account is closed.
@@ -84,21 +81,13 @@ impl Auditor {
             assert!(cpu.skips <= cpu.switches);
             tasks_ns += cpu.owner_ns[owner::TASK].iter().sum::<u64>();
             let now = cpu_counters(cpu);
-            assert!(
-                now.iter()
-                    .zip(before.iter())
-                    .all(|(now, before)| now >= before)
-            );
+            assert!(now.iter().zip(before.iter()).all(|(now, before)| now >= before));
             *before = now;
         }
         let mut accounts_ns = world.retired_ns;
         for (slot, account) in world.accounts.iter().enumerate() {
             accounts_ns += account.mode_ns.iter().sum::<u64>();
-            assert_eq!(
-                account.sequence % 2,
-                0,
-                "slot {slot}: a booking was left open"
-            );
+            assert_eq!(account.sequence % 2, 0, "slot {slot}: a booking was left open");
             assert!(account.base_mode < mode::COUNT as u32);
             self.audit_account(slot, account, world.incarnation[slot], lossless);
         }
@@ -111,21 +100,14 @@ impl Auditor {
         if before.incarnation == incarnation && !before.counters.is_empty() {
             let pairs = now.iter().zip(&before.counters).enumerate();
             for (index, (now, before)) in pairs {
-                assert!(
-                    now >= before,
-                    "slot {slot}, counter {index}: {before} became {now}"
-                );
+                assert!(now >= before, "slot {slot}, counter {index}: {before} became {now}");
             }
             if let Some(closed) = &before.closed {
                 assert!(!lossless || closed == account, "slot {slot} was closed");
             }
         }
         let closed = (account.state == state::EXITED).then_some(*account);
-        *before = Before {
-            incarnation,
-            counters: now,
-            closed,
-        };
+        *before = Before { incarnation, counters: now, closed };
     }
 }
 
@@ -163,22 +145,9 @@ fn step_ns() -> impl Strategy<Value = i64> {
 
 fn event(loss: f64) -> impl Strategy<Value = Event> {
     let lost = prop::bool::weighted(loss);
-    (
-        kind(),
-        any::<u8>(),
-        any::<u8>(),
-        any::<u64>(),
-        step_ns(),
-        lost,
+    (kind(), any::<u8>(), any::<u8>(), any::<u64>(), step_ns(), lost).prop_map(
+        |(kind, cpu, who, bits, step_ns, lost)| Event { kind, cpu, who, bits, step_ns, lost },
     )
-        .prop_map(|(kind, cpu, who, bits, step_ns, lost)| Event {
-            kind,
-            cpu,
-            who,
-            bits,
-            step_ns,
-            lost,
-        })
 }
 
 /// Up to four CPUs; now and then nothing is lost at all.
@@ -254,15 +223,9 @@ fn the_world_reaches_everything() {
             }
         }
     }
-    assert!(
-        reached.iter().all(|value| *value > 0),
-        "never reached: {reached:?}"
-    );
+    assert!(reached.iter().all(|value| *value > 0), "never reached: {reached:?}");
     for cpu in &world.cpus {
-        let stuck = cpu_counters(cpu)
-            .iter()
-            .filter(|value| **value == 0)
-            .count();
+        let stuck = cpu_counters(cpu).iter().filter(|value| **value == 0).count();
         // Idle has neither user nor unclassified time.
         assert!(stuck <= 5, "{cpu:?}");
         assert!(cpu.shift_ns[owner::IDLE] != 0 && cpu.shift_ns[owner::OTHER] != 0);

@@ -45,27 +45,15 @@ pub struct Action {
 }
 
 fn preempted(place: Place) -> Step {
-    Leave {
-        state: 0,
-        place,
-        away_ns: 0,
-    }
+    Leave { state: 0, place, away_ns: 0 }
 }
 
 fn stop(place: Place, away_ns: u64) -> Step {
-    Leave {
-        state: TASK_TRACED,
-        place,
-        away_ns: away_ns + 1,
-    }
+    Leave { state: TASK_TRACED, place, away_ns: away_ns + 1 }
 }
 
 fn sleep(place: Place, away_ns: u64) -> Step {
-    Leave {
-        state: 1,
-        place,
-        away_ns: away_ns + 1,
-    }
+    Leave { state: 1, place, away_ns: away_ns + 1 }
 }
 
 /// Interrupts, one in the other or after the other, from whatever mode.
@@ -85,11 +73,7 @@ fn interrupt(action: &Action) -> Vec<Step> {
 /// What can happen inside the body of a syscall.
 fn body(action: &Action) -> Vec<Step> {
     let system = Spend(mode::SYSTEM, action.a_ns);
-    let inside = if action.choice & 8 == 0 {
-        Place::Entry
-    } else {
-        Place::Syscall
-    };
+    let inside = if action.choice & 8 == 0 { Place::Entry } else { Place::Syscall };
     let mut steps = vec![system];
     match action.choice % 8 {
         0 => {}
@@ -97,11 +81,7 @@ fn body(action: &Action) -> Vec<Step> {
         // In the kernel, or in rt_sigreturn, which has taken the number back.
         2 => steps.push(preempted(inside)),
         3 => steps.push(preempted(Place::Exception)),
-        4 => steps.extend([
-            Waking(TASK_TRACED, inside),
-            system,
-            stop(inside, action.away_ns),
-        ]),
+        4 => steps.extend([Waking(TASK_TRACED, inside), system, stop(inside, action.away_ns)]),
         5 => steps.extend([system, stop(inside, action.away_ns)]),
         6 => steps.extend([Waking(0, inside), FaultEnd]),
         _ => steps.extend(interrupt(action)),
@@ -123,11 +103,7 @@ fn entry(action: &Action) -> Vec<Step> {
         ],
         1 => vec![stop(Place::Entry, action.away_ns), system],
         // A seccomp supervisor is asked.
-        2 => vec![
-            Waking(0, Place::Entry),
-            sleep(Place::Entry, action.away_ns),
-            system,
-        ],
+        2 => vec![Waking(0, Place::Entry), sleep(Place::Entry, action.away_ns), system],
         _ => vec![],
     }
 }
@@ -137,23 +113,12 @@ fn exit(action: &Action) -> Vec<Step> {
     let system = Spend(mode::SYSTEM, action.a_ns);
     let place = Place::Syscall;
     match (action.choice >> 2) % 8 {
-        0 => vec![
-            system,
-            Waking(TASK_TRACED, place),
-            system,
-            stop(place, action.away_ns),
-        ],
+        0 => vec![system, Waking(TASK_TRACED, place), system, stop(place, action.away_ns)],
         1 => vec![system, stop(place, action.away_ns)],
         2 => vec![system, preempted(place)],
         3 => vec![system, Waking(0, place)],
         4 => vec![system, preempted(place), system, preempted(place)],
-        5 => vec![
-            system,
-            Waking(0, place),
-            system,
-            Waking(TASK_TRACED, place),
-            stop(place, 5),
-        ],
+        5 => vec![system, Waking(0, place), system, Waking(TASK_TRACED, place), stop(place, 5)],
         _ => vec![],
     }
 }
@@ -162,20 +127,9 @@ fn user_fault(action: &Action) -> Vec<Step> {
     let system = Spend(mode::SYSTEM, action.a_ns);
     match action.choice % 5 {
         0 => vec![Fault, system, FaultEnd],
-        1 => vec![
-            Fault,
-            system,
-            sleep(Place::Exception, action.away_ns),
-            system,
-            FaultEnd,
-        ],
+        1 => vec![Fault, system, sleep(Place::Exception, action.away_ns), system, FaultEnd],
         // A bad address: the signal stops it.
-        2 => vec![
-            Fault,
-            system,
-            Waking(TASK_TRACED, Place::Exception),
-            stop(Place::Exception, 7),
-        ],
+        2 => vec![Fault, system, Waking(TASK_TRACED, Place::Exception), stop(Place::Exception, 7)],
         3 => vec![Fault, system, stop(Place::Exception, action.away_ns)],
         _ => vec![FaultEnd],
     }
@@ -224,10 +178,7 @@ pub fn script(actions: &[Action]) -> VecDeque<Step> {
 pub fn kernel_script(actions: &[Action]) -> VecDeque<Step> {
     let mut steps = VecDeque::new();
     for action in actions {
-        steps.extend(body(&Action {
-            choice: [0, 1, 2, 7][action.choice as usize % 4],
-            ..*action
-        }));
+        steps.extend(body(&Action { choice: [0, 1, 2, 7][action.choice as usize % 4], ..*action }));
     }
     steps
 }

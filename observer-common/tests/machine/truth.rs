@@ -88,18 +88,10 @@ impl Kernel {
         }
         for (index, actions) in actions.iter().enumerate() {
             let (flags, extra) = (if index == 0 { PF_KTHREAD } else { 0 }, flag::BORN);
-            let who = Identity {
-                address: 1 + index as u64,
-                flags,
-                ..Identity::default()
-            };
+            let who = Identity { address: 1 + index as u64, flags, ..Identity::default() };
             let account = &mut kernel.accounts[index];
             lifecycle::open(account, &who, if index == 1 { extra } else { 0 }, START_NS);
-            let mut steps = if index == 0 {
-                kernel_script(actions)
-            } else {
-                script(actions)
-            };
+            let mut steps = if index == 0 { kernel_script(actions) } else { script(actions) };
             if index == 1 {
                 // ret_from_fork
                 steps.push_front(SysExit);
@@ -172,11 +164,7 @@ impl Kernel {
                 };
                 wakeup::waking(cpu, task, now_ns, &seen);
             }
-            Leave {
-                state,
-                place,
-                away_ns,
-            } => self.leave(index, actor, state, place, away_ns),
+            Leave { state, place, away_ns } => self.leave(index, actor, state, place, away_ns),
         }
     }
 
@@ -226,21 +214,12 @@ impl Kernel {
         }
         self.wake(now_ns);
         let whim = self.whim();
-        let ready: Vec<usize> = (0..self.actors.len())
-            .filter(|a| self.actors[*a].queued_ns.is_some())
-            .collect();
+        let ready: Vec<usize> =
+            (0..self.actors.len()).filter(|a| self.actors[*a].queued_ns.is_some()).collect();
         let next = (!whim.is_multiple_of(4) && !ready.is_empty())
             .then(|| ready[usize::from(whim) / 4 % ready.len()]);
-        let at = Moment {
-            now_ns,
-            cpu: index as u32,
-            ..Moment::default()
-        };
-        let kind = if whim & 16 == 0 {
-            owner::IDLE
-        } else {
-            owner::OTHER
-        };
+        let at = Moment { now_ns, cpu: index as u32, ..Moment::default() };
+        let kind = if whim & 16 == 0 { owner::IDLE } else { owner::OTHER };
         let cpu = &mut self.cpus[index];
         assert_eq!(cpu.slot, prev_slot);
         match (prev, &from) {
@@ -267,31 +246,16 @@ impl Kernel {
         let account = &mut self.accounts[next];
         let ran_before = account.cpu != u32::MAX;
         actor.truth.migrations += u64::from(ran_before && account.cpu != index as u32);
-        let to = Arrival {
-            slot: next as u32 + 1,
-            place: Place::Exception,
-            bill: Bill::default(),
-        };
+        let to = Arrival { slot: next as u32 + 1, place: Place::Exception, bill: Bill::default() };
         switch::arrive(&mut self.cpus[index], account, at, &to);
         self.current[index] = Some(next);
     }
 }
 
 fn action() -> impl Strategy<Value = Action> {
-    (
-        any::<u8>(),
-        any::<u8>(),
-        0_u64..3_000,
-        0_u64..3_000,
-        0_u64..20_000,
+    (any::<u8>(), any::<u8>(), 0_u64..3_000, 0_u64..3_000, 0_u64..20_000).prop_map(
+        |(what, choice, a_ns, b_ns, away_ns)| Action { what, choice, a_ns, b_ns, away_ns },
     )
-        .prop_map(|(what, choice, a_ns, b_ns, away_ns)| Action {
-            what,
-            choice,
-            a_ns,
-            b_ns,
-            away_ns,
-        })
 }
 
 proptest! {

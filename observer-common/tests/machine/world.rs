@@ -145,23 +145,12 @@ impl World {
 
     fn begin_thread(&mut self, index: usize, kernel: bool, wanted: bool) {
         self.addresses += 1;
-        let taken = |tid| {
-            self.threads
-                .iter()
-                .any(|thread| thread.address != 0 && thread.tid == tid)
-        };
-        let tid = (0..TIDS)
-            .map(|n| 1 + (n + index as u32) % TIDS)
-            .find(|tid| !taken(*tid));
+        let taken =
+            |tid| self.threads.iter().any(|thread| thread.address != 0 && thread.tid == tid);
+        let tid = (0..TIDS).map(|n| 1 + (n + index as u32) % TIDS).find(|tid| !taken(*tid));
         assert!(tid.is_some(), "more ids than threads");
         let tid = tid.unwrap_or_default();
-        self.threads[index] = Thread {
-            address: self.addresses,
-            tid,
-            kernel,
-            wanted,
-            cpu: None,
-        };
+        self.threads[index] = Thread { address: self.addresses, tid, kernel, wanted, cpu: None };
     }
 
     fn slot_of(&self, tid: u32) -> u32 {
@@ -291,11 +280,7 @@ impl World {
         prev_state: u64,
     ) {
         let next_slot = next.map_or(NO_SLOT, |thread| self.slot_of(thread.tid));
-        let next_kind = if next.is_some() {
-            owner::OTHER
-        } else {
-            owner::IDLE
-        };
+        let next_kind = if next.is_some() { owner::OTHER } else { owner::IDLE };
         let clocks = self.clocks(event.bits);
         let cpu = &mut self.cpus[cpu_index];
         let requested = cpu.request;
@@ -307,11 +292,7 @@ impl World {
             }
             return;
         }
-        let mut at = Moment {
-            now_ns: self.now_ns,
-            cpu: cpu_index as u32,
-            ..Moment::default()
-        };
+        let mut at = Moment { now_ns: self.now_ns, cpu: cpu_index as u32, ..Moment::default() };
         if event.bits >> 60 != 0 {
             at.left_out_ns = clocks.left_out_ns();
             at.shift = switch::shift(cpu, self.now_ns, &clocks, requested != 0);
@@ -358,11 +339,7 @@ impl World {
             switch::yield_to(cpu, owner::OTHER, at);
         } else {
             let place = place(event.bits >> 24);
-            let to = Arrival {
-                slot: next_slot,
-                place,
-                bill: bill(event.bits >> 4),
-            };
+            let to = Arrival { slot: next_slot, place, bill: bill(event.bits >> 4) };
             switch::arrive(cpu, account, at, &to);
         }
     }
@@ -377,10 +354,7 @@ impl World {
         if cpu.slot != NO_SLOT {
             let waker = &mut self.accounts[cpu.slot as usize];
             let seen = if wakeup::wants_evidence(cpu) {
-                Waker {
-                    state: task_state(event.bits),
-                    place: place(event.bits),
-                }
+                Waker { state: task_state(event.bits), place: place(event.bits) }
             } else {
                 Waker::default()
             };
@@ -476,12 +450,8 @@ impl World {
     /// `hooks/read.rs`: `read_cpu`.
     fn read(&mut self, cpu_index: usize, event: &Event) {
         let left_out_ns = self.clocks(event.bits).left_out_ns();
-        let at = Moment {
-            now_ns: self.now_ns,
-            cpu: cpu_index as u32,
-            left_out_ns,
-            ..Moment::default()
-        };
+        let at =
+            Moment { now_ns: self.now_ns, cpu: cpu_index as u32, left_out_ns, ..Moment::default() };
         let current = self.current[cpu_index].map(|index| self.threads[index]);
         let slot = current.map_or(NO_SLOT, |thread| self.slot_of(thread.tid));
         let cpu = &mut self.cpus[cpu_index];
@@ -497,11 +467,7 @@ impl World {
             }
             _ => {
                 if cpu.since_ns == 0 {
-                    cpu.owner = if current.is_none() {
-                        owner::IDLE
-                    } else {
-                        owner::OTHER
-                    } as u32;
+                    cpu.owner = if current.is_none() { owner::IDLE } else { owner::OTHER } as u32;
                     cpu.base_mode = mode::SYSTEM as u32;
                 }
                 cpu.charge(at.now_ns, None);

@@ -47,30 +47,18 @@ pub struct Out {
 impl Out {
     /// It waits for something.
     pub fn sleep(place: Place) -> Self {
-        Self {
-            preempt: false,
-            state: TASK_INTERRUPTIBLE,
-            place,
-        }
+        Self { preempt: false, state: TASK_INTERRUPTIBLE, place }
     }
 
     /// It could have run on. Preemption of user mode arrives with `preempt` false and a state of zero
     /// (`exit_to_user_mode_loop`, kernel/entry/common.c).
     pub fn preempted(place: Place) -> Self {
-        Self {
-            preempt: false,
-            state: 0,
-            place,
-        }
+        Self { preempt: false, state: 0, place }
     }
 
     /// It stops for its tracer.
     pub fn stop(place: Place) -> Self {
-        Self {
-            preempt: false,
-            state: TASK_TRACED,
-            place,
-        }
+        Self { preempt: false, state: TASK_TRACED, place }
     }
 }
 
@@ -144,14 +132,7 @@ impl Rig {
     pub fn identity(slot: u32, flags: u32) -> Identity {
         let tid = 100 + slot;
         let start_ns = u64::from(slot);
-        Identity {
-            address: start_ns << 12,
-            start_ns,
-            tid,
-            tgid: tid,
-            parent_tgid: 1,
-            flags,
-        }
+        Identity { address: start_ns << 12, start_ns, tid, tgid: tid, parent_tgid: 1, flags }
     }
 
     /// Opens an account with `PF_*` flags and [`flag`]s.
@@ -189,16 +170,8 @@ impl Rig {
     pub fn switch(&mut self, out: Out, next: Next, to: Place) -> &mut Self {
         let at = self.moment();
         let cpu = &mut self.cpus[self.cpu];
-        let kind = if matches!(next, Next::Idle) {
-            owner::IDLE
-        } else {
-            owner::OTHER
-        };
-        let next_slot = if let Next::Task(slot) = next {
-            slot
-        } else {
-            NO_SLOT
-        };
+        let kind = if matches!(next, Next::Idle) { owner::IDLE } else { owner::OTHER };
+        let next_slot = if let Next::Task(slot) = next { slot } else { NO_SLOT };
         if cpu.slot | next_slot == NO_SLOT {
             if cpu.owner != kind as u32 {
                 switch::pass(cpu, kind, at.now_ns);
@@ -222,11 +195,7 @@ impl Rig {
         if next_slot == NO_SLOT {
             switch::yield_to(cpu, kind, &at);
         } else {
-            let arrival = Arrival {
-                slot: next_slot,
-                place: to,
-                bill: Bill::default(),
-            };
+            let arrival = Arrival { slot: next_slot, place: to, bill: Bill::default() };
             switch::arrive(cpu, &mut self.accounts[next_slot as usize], &at, &arrival);
         }
         self.check()
@@ -244,20 +213,13 @@ impl Rig {
 
     /// The same for a task that is seen for the first time.
     pub fn runs_from(&mut self, slot: u32, place: Place) -> &mut Self {
-        assert_eq!(
-            self.cpus[self.cpu].slot, NO_SLOT,
-            "two observed tasks: use `switch`"
-        );
+        assert_eq!(self.cpus[self.cpu].slot, NO_SLOT, "two observed tasks: use `switch`");
         self.switch(Out::sleep(Place::Unknown), Next::Task(slot), place)
     }
 
     /// The last switch of the running task.
     pub fn dies(&mut self, place: Place) -> &mut Self {
-        self.leaves(Out {
-            preempt: false,
-            state: TASK_DEAD,
-            place,
-        })
+        self.leaves(Out { preempt: false, state: TASK_DEAD, place })
     }
 
     /// A reader closes the open interval of the CPU.
@@ -270,19 +232,16 @@ impl Rig {
     pub fn adopts(&mut self, slot: u32, place: Place) -> &mut Self {
         let at = self.moment();
         let task = &mut self.accounts[slot as usize];
-        lifecycle::adopt(
-            &mut self.cpus[self.cpu],
-            task,
-            slot,
-            &at,
-            &Bill::default(),
-            place,
-        );
+        lifecycle::adopt(&mut self.cpus[self.cpu], task, slot, &at, &Bill::default(), place);
         self.check()
     }
 
     pub fn sys_enter(&mut self) -> &mut Self {
         self.booked(syscall::enter)
+    }
+
+    pub fn exiting(&mut self) -> &mut Self {
+        self.booked(lifecycle::exiting)
     }
 
     pub fn sys_exit(&mut self) -> &mut Self {
@@ -321,11 +280,7 @@ impl Rig {
         if cpu.slot != NO_SLOT {
             let waker = &mut self.accounts[cpu.slot as usize];
             let wanted = wakeup::wants_evidence(cpu);
-            let seen = if wanted {
-                Waker { state, place }
-            } else {
-                Waker::default()
-            };
+            let seen = if wanted { Waker { state, place } } else { Waker::default() };
             wakeup::waking(cpu, waker, now_ns, &seen);
         }
         if let Some(slot) = wakee {
@@ -350,10 +305,7 @@ impl Rig {
 
     /// A syscall that takes `inside_ns`, `before_ns` from now.
     pub fn syscall(&mut self, before_ns: u64, inside_ns: u64) -> &mut Self {
-        self.after(before_ns)
-            .sys_enter()
-            .after(inside_ns)
-            .sys_exit()
+        self.after(before_ns).sys_enter().after(inside_ns).sys_exit()
     }
 
     fn booked(&mut self, event: impl FnOnce(&mut Cpu, &mut Task, u64)) -> &mut Self {
@@ -374,18 +326,11 @@ impl Rig {
     /// What holds after each event.
     fn check(&mut self) -> &mut Self {
         for cpu in &self.cpus {
-            assert_eq!(
-                cpu.accounted_ns(),
-                cpu.elapsed_ns(),
-                "time is lost or booked twice"
-            );
+            assert_eq!(cpu.accounted_ns(), cpu.elapsed_ns(), "time is lost or booked twice");
         }
         for task in &self.accounts {
             assert_eq!(task.sequence % 2, 0, "a booking was left open");
-            assert!(
-                task.state != state::FREE || task.oncpu_ns() == 0,
-                "time of nobody"
-            );
+            assert!(task.state != state::FREE || task.oncpu_ns() == 0, "time of nobody");
         }
         self
     }

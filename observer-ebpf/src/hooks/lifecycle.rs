@@ -21,7 +21,8 @@ use crate::{
 fn process_fork(ctx: BtfTracePointContext) -> i32 {
     let Some(cpu) = maps::enter(hook::FORK) else { return 0 };
     let child: Ptr = ctx.arg(1);
-    let followed = config!(follow) != 0 && maps::owner(cpu).is_some_and(|task| task.has(flag::FOLLOW));
+    let followed =
+        config!(follow) != 0 && maps::owner(cpu).is_some_and(|task| task.has(flag::FOLLOW));
     if !followed && !wanted_by_rule(child, None) {
         return 0;
     }
@@ -161,8 +162,20 @@ fn consider_current(ctx: &impl EbpfContext, cpu: &mut Cpu, task: Ptr, name: u64)
     if let Some((account, slot)) = open(ctx, cpu, task, flag::FOLLOW) {
         let rq = kernel::run_queue(task);
         let left_out_ns = if rq.is_null() { 0 } else { kernel::clocks(rq).left_out_ns() };
-        let at = Moment { now_ns: maps::now_ns(), cpu: maps::cpu_id(), left_out_ns, ..Moment::default() };
-        lifecycle::adopt(cpu, account, slot, &at, &super::read::bill_now(cpu, at.now_ns), kernel::place(task));
+        let at = Moment {
+            now_ns: maps::now_ns(),
+            cpu: maps::cpu_id(),
+            left_out_ns,
+            ..Moment::default()
+        };
+        lifecycle::adopt(
+            cpu,
+            account,
+            slot,
+            &at,
+            &super::read::bill_now(cpu, at.now_ns),
+            kernel::place(task),
+        );
     }
 }
 

@@ -131,7 +131,10 @@ fn depart(
 fn sched_entry(_ctx: BtfTracePointContext) -> i32 {
     let Some(cpu) = maps::enter(hook::ENTRY) else { return 0 };
     let rq = kernel::run_queue(kernel::current());
-    cpu.entry_request =
-        if rq.is_null() { 0 } else { kernel::update_flags(rq) & observer_common::bill::RQCF_REQ_SKIP };
+    cpu.entry_request = if rq.is_null() {
+        0
+    } else {
+        kernel::update_flags(rq) & observer_common::bill::RQCF_REQ_SKIP
+    };
     0
 }

@@ -40,7 +40,9 @@ pub fn main() -> Result<ExitCode> {
         output::print("\nAll of it holds.\n")?;
         return Ok(ExitCode::SUCCESS);
     }
-    output::print(&format!("\n{failed} known answers came out wrong: do not trust figures here.\n"))?;
+    output::print(&format!(
+        "\n{failed} known answers came out wrong: do not trust figures here.\n"
+    ))?;
     Ok(ExitCode::from(super::exit::FAILURE))
 }
 
@@ -76,7 +78,11 @@ fn environment(limits: &Limits, accounting: &Accounting) -> String {
         limits.online_cpus.count(),
         limits.possible_cpus.count(),
         limits.lockdown.as_str(),
-        if missing.is_empty() { "sufficient".to_owned() } else { format!("missing {}", missing.join(", ")) },
+        if missing.is_empty() {
+            "sufficient".to_owned()
+        } else {
+            format!("missing {}", missing.join(", "))
+        },
     );
     for note in &accounting.notes {
         text.push_str(&format!("Note           {note}\n"));

@@ -53,7 +53,8 @@ impl Ticker {
         // MapNotFound: no log call survived in the object.
         let log = EbpfLogger::init(session.probe_mut().ebpf_mut()).ok();
         let ring = Watched(session.probe().ring().as_raw_fd());
-        let mut kinds = vec![SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()];
+        let mut kinds =
+            vec![SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()];
         kinds.extend_from_slice(pass_on);
         let signals = kinds
             .into_iter()
@@ -113,6 +114,5 @@ impl Ticker {
 /// The descriptor must stay open and the same for the life of the result.
 unsafe fn register(fd: Watched) -> std::io::Result<AsyncFd<Watched>> {
     // SAFETY: by this function's own contract.
-    unsafe { AsyncFd::register_with_interest(fd, Interest::READABLE) }
-        .map_err(std::io::Error::from)
+    unsafe { AsyncFd::register_with_interest(fd, Interest::READABLE) }.map_err(std::io::Error::from)
 }

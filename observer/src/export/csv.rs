@@ -22,7 +22,8 @@ impl Csv {
     fn row(&mut self, interval: Option<u64>, task: &TaskFigures) -> io::Result<()> {
         let Value::Object(fields) = serde_json::to_value(task)? else { return Ok(()) };
         if !self.named {
-            self.sink.write_record(std::iter::once("interval").chain(fields.keys().map(|k| &**k)))?;
+            self.sink
+                .write_record(std::iter::once("interval").chain(fields.keys().map(|k| &**k)))?;
             self.named = true;
         }
         let interval = interval.map(|number| number.to_string()).unwrap_or_default();

@@ -2,10 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::model::{
-    CpuFigures, Header, HookLine, TaskFigures, Trailer,
-    report::SCHEMA,
-};
+use crate::model::{CpuFigures, Header, HookLine, TaskFigures, Trailer, report::SCHEMA};
 
 /// The schema of one line.
 #[must_use]

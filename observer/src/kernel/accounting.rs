@@ -154,17 +154,13 @@ fn tick_ns() -> u64 {
     let resolution = clock_getres(ClockId::MonotonicCoarse);
     let seconds = u64::try_from(resolution.tv_sec).unwrap_or(0);
     let nanoseconds = u64::try_from(resolution.tv_nsec).unwrap_or(0);
-    seconds
-        .saturating_mul(1_000_000_000)
-        .saturating_add(nanoseconds)
+    seconds.saturating_mul(1_000_000_000).saturating_add(nanoseconds)
 }
 
 /// HZ from the length of a tick, which the kernel rounds:
 /// `TICK_NSEC = (NSEC_PER_SEC + HZ/2) / HZ` (`include/linux/jiffies.h`).
 fn hz_of_tick(tick_ns: u64) -> u32 {
-    let hz = 1_000_000_000u64
-        .saturating_add(tick_ns / 2)
-        .checked_div(tick_ns);
+    let hz = 1_000_000_000u64.saturating_add(tick_ns / 2).checked_div(tick_ns);
     hz.and_then(|hz| u32::try_from(hz).ok()).unwrap_or(0)
 }
 
@@ -172,10 +168,7 @@ fn hz_of_tick(tick_ns: u64) -> u32 {
 fn user_hz() -> u32 {
     // SAFETY: sysconf only takes a number, and touches no memory of ours.
     let ticks = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
-    u32::try_from(ticks)
-        .ok()
-        .filter(|ticks| *ticks != 0)
-        .unwrap_or(100)
+    u32::try_from(ticks).ok().filter(|ticks| *ticks != 0).unwrap_or(100)
 }
 
 fn detect_preempt(btf: &Btf, version: &str, config: Option<&Config>) -> Preempt {
@@ -183,9 +176,7 @@ fn detect_preempt(btf: &Btf, version: &str, config: Option<&Config>) -> Preempt 
     let debug_file = read_text("/sys/kernel/debug/sched/preempt");
     // The log is long; it is read only where the model can have been chosen, and the debug file is
     // closed.
-    let logged = (dynamic && debug_file.is_none())
-        .then(preempt::from_kernel_log)
-        .flatten();
+    let logged = (dynamic && debug_file.is_none()).then(preempt::from_kernel_log).flatten();
     let cmdline = read_text("/proc/cmdline");
     preempt::decide(preempt::Sources {
         version,
@@ -239,20 +230,14 @@ mod tests {
         let of = |btf: &Btf, nohz_full: &str, config: Option<&Config>| {
             mode(btf, cpus(nohz_full), cpus("0-3"), config)
         };
-        assert_eq!(
-            of(&kernel(false, false), "1", None),
-            (AccountingMode::Tick, none.clone())
-        );
+        assert_eq!(of(&kernel(false, false), "1", None), (AccountingMode::Tick, none.clone()));
         assert_eq!(
             of(&kernel(false, true), "", None),
             (AccountingMode::VtimeDormant, none.clone())
         );
         let active = (AccountingMode::VtimeActive, cpus("1-3"));
         assert_eq!(of(&kernel(false, true), "1-3", None), active);
-        assert_eq!(
-            of(&kernel(true, false), "", None),
-            (AccountingMode::Native, none)
-        );
+        assert_eq!(of(&kernel(true, false), "", None), (AccountingMode::Native, none));
         let forced = Config::parse("CONFIG_HZ=250\nCONFIG_CONTEXT_TRACKING_USER_FORCE=y");
         let everywhere = (AccountingMode::VtimeActive, cpus("0-3"));
         assert_eq!(of(&kernel(false, true), "", Some(&forced)), everywhere);
@@ -261,16 +246,10 @@ mod tests {
     #[test]
     fn a_configuration_of_another_kernel_is_put_aside() {
         let config = Config::parse("CONFIG_HZ=1000\nCONFIG_PREEMPT=y");
-        assert_eq!(
-            trusted_config(Some(config.clone()), 1000),
-            (Some(config.clone()), vec![])
-        );
+        assert_eq!(trusted_config(Some(config.clone()), 1000), (Some(config.clone()), vec![]));
         let (ignored, notes) = trusted_config(Some(config), 250);
         assert_eq!(ignored, None);
-        assert!(
-            notes[0].contains("HZ=1000") && notes[0].contains("250"),
-            "{notes:?}"
-        );
+        assert!(notes[0].contains("HZ=1000") && notes[0].contains("250"), "{notes:?}");
         assert_eq!(trusted_config(None, 250), (None, vec![]));
     }
 
@@ -305,9 +284,6 @@ mod tests {
         let active = accounting.mode == AccountingMode::VtimeActive;
         assert_eq!(active, !accounting.vtime_cpus.is_empty(), "{accounting:?}");
         let flavour = preempt::Flavour::of(&Uname::get().version);
-        assert_eq!(
-            accounting.preempt == Preempt::Rt,
-            flavour == preempt::Flavour::Rt
-        );
+        assert_eq!(accounting.preempt == Preempt::Rt, flavour == preempt::Flavour::Rt);
     }
 }

@@ -106,9 +106,7 @@ pub struct Bitfield {
 impl Bitfield {
     /// The field out of the loaded integer, without regard to its sign.
     pub fn extract(self, loaded: u64) -> u64 {
-        let mask = u64::MAX
-            .checked_shr(64u32.saturating_sub(self.width))
-            .unwrap_or(0);
+        let mask = u64::MAX.checked_shr(64u32.saturating_sub(self.width)).unwrap_or(0);
         loaded.checked_shr(self.shift).unwrap_or(0) & mask
     }
 }
@@ -171,11 +169,7 @@ impl Btf {
             Ok(bytes) => Self::parse(bytes),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 let sysfs = Path::new("/sys/kernel").is_dir();
-                Err(if sysfs {
-                    BtfError::Missing(name)
-                } else {
-                    BtfError::NoSysfs(name)
-                })
+                Err(if sysfs { BtfError::Missing(name) } else { BtfError::NoSysfs(name) })
             }
             Err(source) => Err(BtfError::Read { path: name, source }),
         }
@@ -197,9 +191,7 @@ impl Btf {
     ///
     /// When several structs have the name, the first that has the member counts.
     pub fn member(&self, strukt: &str, path: &str) -> Option<Member> {
-        self.blob
-            .named(strukt, Kind::is_composite)
-            .find_map(|ty| self.walk(ty, path))
+        self.blob.named(strukt, Kind::is_composite).find_map(|ty| self.walk(ty, path))
     }
 
     /// Bytes of a struct or union.
@@ -222,9 +214,7 @@ impl Btf {
     /// The value of an enumerator of the named enum. Unsigned 64-bit values above `i64::MAX` come
     /// back as their two's complement.
     pub fn enum_value(&self, enum_name: &str, enumerator: &str) -> Option<i64> {
-        self.blob
-            .named(enum_name, Kind::is_enum)
-            .find_map(|ty| self.enumerator_in(&ty, enumerator))
+        self.blob.named(enum_name, Kind::is_enum).find_map(|ty| self.enumerator_in(&ty, enumerator))
     }
 
     /// The value of an enumerator, whichever enum it is in (many enums have no name).
@@ -258,30 +248,25 @@ impl Btf {
     }
 
     fn tracepoint_proto(&self, name: &str) -> Option<Type> {
-        self.blob
-            .named(&format!("btf_trace_{name}"), Kind::is_typedef)
-            .find_map(|typedef| {
-                let pointer = self.resolve(typedef.size_or_type)?;
-                let proto =
-                    self.resolve((pointer.kind == Kind::Ptr).then_some(pointer.size_or_type)?)?;
-                let is_void_pointer = |id| {
-                    self.resolve(id).is_some_and(|ty| {
-                        ty.kind == Kind::Ptr && self.resolve(ty.size_or_type).is_none()
-                    })
-                };
-                let [_, first] = (proto.kind == Kind::FuncProto && proto.vlen > 0)
-                    .then(|| self.blob.words::<2>(&proto, 0))??;
-                is_void_pointer(first).then_some(proto)
-            })
+        self.blob.named(&format!("btf_trace_{name}"), Kind::is_typedef).find_map(|typedef| {
+            let pointer = self.resolve(typedef.size_or_type)?;
+            let proto =
+                self.resolve((pointer.kind == Kind::Ptr).then_some(pointer.size_or_type)?)?;
+            let is_void_pointer = |id| {
+                self.resolve(id).is_some_and(|ty| {
+                    ty.kind == Kind::Ptr && self.resolve(ty.size_or_type).is_none()
+                })
+            };
+            let [_, first] = (proto.kind == Kind::FuncProto && proto.vlen > 0)
+                .then(|| self.blob.words::<2>(&proto, 0))??;
+            is_void_pointer(first).then_some(proto)
+        })
     }
 
     fn params(&self, proto: Type, skip: u32) -> Vec<Arg<'_>> {
         (skip..proto.vlen)
             .map_while(|index| self.blob.words::<2>(&proto, index))
-            .map(|[name, id]| Arg {
-                name: self.blob.name(name),
-                ty: self.arg_type(id),
-            })
+            .map(|[name, id]| Arg { name: self.blob.name(name), ty: self.arg_type(id) })
             .collect()
     }
 
@@ -300,17 +285,11 @@ impl Btf {
                 _ => ArgType::Pointer,
             },
             Kind::Int => {
-                let encoding = self
-                    .blob
-                    .words::<1>(&ty, 0)
-                    .map_or(0, |[int]| int >> 24 & 0xf);
+                let encoding = self.blob.words::<1>(&ty, 0).map_or(0, |[int]| int >> 24 & 0xf);
                 if encoding & 4 != 0 {
                     ArgType::Bool
                 } else {
-                    ArgType::Int {
-                        size: ty.size_or_type,
-                        signed: encoding & 1 != 0,
-                    }
+                    ArgType::Int { size: ty.size_or_type, signed: encoding & 1 != 0 }
                 }
             }
             _ => ArgType::Other,
@@ -370,11 +349,7 @@ impl Btf {
             .find(|[name, _]| self.blob.name_is(*name, enumerator))?;
         // The flag says "signed" since 6.0 (`kernel/bpf/btf.c` `btf_enum_check_meta`). Before, no
         // enum had it.
-        Some(if ty.flag {
-            i64::from(value as i32)
-        } else {
-            i64::from(value)
-        })
+        Some(if ty.flag { i64::from(value as i32) } else { i64::from(value) })
     }
 
     /// Walks a dotted path through embedded structs, from `ty` on.
@@ -386,10 +361,7 @@ impl Btf {
             let found = self.find(&ty, name, MAX_NESTING, &mut visits)?;
             base_bits = base_bits.checked_add(found.bits)?;
             if names.peek().is_none() {
-                return self.place(Found {
-                    bits: base_bits,
-                    ..found
-                });
+                return self.place(Found { bits: base_bits, ..found });
             }
             ty = self.resolve(found.ty)?;
             if !ty.kind.is_composite() || found.width.is_some() {
@@ -405,10 +377,7 @@ impl Btf {
             *visits = visits.checked_sub(1)?;
             let [member, id, offset] = self.blob.words::<3>(ty, index)?;
             let (bits, width) = if ty.flag {
-                (
-                    offset & 0x00ff_ffff,
-                    Some(offset >> 24).filter(|width| *width != 0),
-                )
+                (offset & 0x00ff_ffff, Some(offset >> 24).filter(|width| *width != 0))
             } else {
                 (offset, None)
             };
@@ -419,17 +388,10 @@ impl Btf {
                     .zip(nesting.checked_sub(1))
                     .and_then(|(inner, nesting)| self.find(&inner, name, nesting, visits));
                 if let Some(found) = found {
-                    return Some(Found {
-                        bits: bits + found.bits,
-                        ..found
-                    });
+                    return Some(Found { bits: bits + found.bits, ..found });
                 }
             } else if self.blob.name_is(member, name) {
-                return Some(self.old_bitfield(Found {
-                    bits,
-                    width,
-                    ty: id,
-                }));
+                return Some(self.old_bitfield(Found { bits, width, ty: id }));
             }
         }
         None
@@ -438,9 +400,7 @@ impl Btf {
     /// Before `kind_flag` (5.0) the width of a bitfield was in its integer type, which had fewer
     /// bits than its size holds.
     fn old_bitfield(&self, found: Found) -> Found {
-        let int = self
-            .resolve(found.ty)
-            .filter(|ty| ty.kind == Kind::Int && found.width.is_none());
+        let int = self.resolve(found.ty).filter(|ty| ty.kind == Kind::Int && found.width.is_none());
         let Some((ty, [encoding])) = int.and_then(|ty| Some((ty, self.blob.words::<1>(&ty, 0)?)))
         else {
             return found;
@@ -448,11 +408,7 @@ impl Btf {
         let (skip, width) = (u64::from(encoding >> 16 & 0xff), encoding & 0xff);
         let bits = found.bits + skip;
         let narrow = u64::from(width) != u64::from(ty.size_or_type) * 8 || !bits.is_multiple_of(8);
-        Found {
-            bits,
-            width: (narrow && width != 0).then_some(width),
-            ..found
-        }
+        Found { bits, width: (narrow && width != 0).then_some(width), ..found }
     }
 
     /// Turns bits into bytes to load.
@@ -460,11 +416,7 @@ impl Btf {
         let size = self.size_of(found.ty)?;
         let Some(width) = found.width else {
             let whole = found.bits.is_multiple_of(8);
-            return whole.then_some(Member {
-                offset: found.bits / 8,
-                size,
-                bitfield: None,
-            });
+            return whole.then_some(Member { offset: found.bits / 8, size, bitfield: None });
         };
         // The declared type first, at its natural place; packed structs need a wider load or one
         // that begins at the very byte.
@@ -481,11 +433,7 @@ impl Btf {
         } else {
             u32::try_from(size * 8).ok()? - below - width
         };
-        Some(Member {
-            offset,
-            size,
-            bitfield: Some(Bitfield { shift, width }),
-        })
+        Some(Member { offset, size, bitfield: Some(Bitfield { shift, width }) })
     }
 }
 

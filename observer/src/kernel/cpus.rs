@@ -19,10 +19,7 @@ pub struct CpuListError(String);
 impl CpuList {
     /// How many CPUs are in the set.
     pub fn count(&self) -> u64 {
-        self.ranges
-            .iter()
-            .map(|(first, last)| u64::from(last - first) + 1)
-            .sum()
+        self.ranges.iter().map(|(first, last)| u64::from(last - first) + 1).sum()
     }
 
     /// Whether there is none.
@@ -32,9 +29,7 @@ impl CpuList {
 
     /// Whether a CPU is in the set.
     pub fn contains(&self, cpu: u32) -> bool {
-        self.ranges
-            .iter()
-            .any(|(first, last)| (*first..=*last).contains(&cpu))
+        self.ranges.iter().any(|(first, last)| (*first..=*last).contains(&cpu))
     }
 
     /// The highest CPU number; arrays indexed by CPU need one more.
@@ -128,17 +123,7 @@ mod tests {
     fn refuses_what_is_no_list() {
         // "(null)" is what many kernels write for nohz_full when it was not given
         // (`drivers/base/cpu.c` `print_cpus_nohz_full`).
-        for text in [
-            "(null)",
-            "a",
-            "3-1",
-            "1-",
-            "-1",
-            "1,,2",
-            "1,",
-            "0-3:1/2",
-            "4294967296",
-        ] {
+        for text in ["(null)", "a", "3-1", "1-", "-1", "1,,2", "1,", "0-3:1/2", "4294967296"] {
             let error = text.parse::<CpuList>().expect_err(text);
             assert!(error.to_string().contains(text), "{error}");
         }

@@ -39,8 +39,7 @@ impl Lockdown {
     /// `none [integrity] confidentiality`: the brackets mark the state.
     fn parse(text: Option<&str>) -> Self {
         let state = text.and_then(|text| {
-            text.split_whitespace()
-                .find_map(|word| word.strip_prefix('[')?.strip_suffix(']'))
+            text.split_whitespace().find_map(|word| word.strip_prefix('[')?.strip_suffix(']'))
         });
         match state {
             Some("none") => Self::None,
@@ -117,18 +116,14 @@ impl Limits {
             boot_id: read_text("/proc/sys/kernel/random/boot_id").filter(|id| !id.is_empty()),
             rights: Rights::detect(),
             lockdown: Lockdown::parse(read_text("/sys/kernel/security/lockdown").as_deref()),
-            lsms: read_text("/sys/kernel/security/lsm")
-                .as_deref()
-                .and_then(parse_lsms),
+            lsms: read_text("/sys/kernel/security/lsm").as_deref().and_then(parse_lsms),
             unprivileged_bpf_disabled: number("/proc/sys/kernel/unprivileged_bpf_disabled"),
             seccomp_filter: status.as_deref().is_some_and(has_seccomp_filter),
             memlock: Memlock::detect(btf),
             possible_cpus: CpuList::read("/sys/devices/system/cpu/possible").unwrap_or_default(),
             online_cpus: CpuList::read("/sys/devices/system/cpu/online").unwrap_or_default(),
             pid_max: number("/proc/sys/kernel/pid_max"),
-            live_tasks: read_text("/proc/loadavg")
-                .as_deref()
-                .and_then(parse_live_tasks),
+            live_tasks: read_text("/proc/loadavg").as_deref().and_then(parse_live_tasks),
             initial_pid_namespace: rights::is_initial_namespace("pid"),
         }
     }
@@ -139,21 +134,12 @@ impl Limits {
         if !self.memlock.is_in_the_way() {
             return;
         }
-        let unlimited = Rlimit {
-            current: None,
-            maximum: None,
-        };
+        let unlimited = Rlimit { current: None, maximum: None };
         if let Err(error) = setrlimit(Resource::Memlock, unlimited) {
             log::debug!("the limit on locked memory stays: {error}");
             // Without CAP_SYS_RESOURCE the soft limit can still rise to the hard one.
             let maximum = getrlimit(Resource::Memlock).maximum;
-            if let Err(error) = setrlimit(
-                Resource::Memlock,
-                Rlimit {
-                    current: maximum,
-                    maximum,
-                },
-            ) {
+            if let Err(error) = setrlimit(Resource::Memlock, Rlimit { current: maximum, maximum }) {
                 log::debug!("nor does its soft limit rise: {error}");
             }
         }
@@ -165,42 +151,25 @@ impl Limits {
         let Some((why, way_out)) = self.rights.refusal() else {
             return Ok(());
         };
-        Err(Unsupported {
-            what: "cannot load programs into the kernel".to_owned(),
-            why,
-            way_out,
-        })
+        Err(Unsupported { what: "cannot load programs into the kernel".to_owned(), why, way_out })
     }
 }
 
 /// `lockdown,capability,yama,apparmor,bpf`; `None` for an empty file.
 fn parse_lsms(text: &str) -> Option<Vec<String>> {
-    let names: Vec<String> = text
-        .split(',')
-        .map(str::trim)
-        .filter(|name| !name.is_empty())
-        .map(str::to_owned)
-        .collect();
+    let names: Vec<String> =
+        text.split(',').map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned).collect();
     (!names.is_empty()).then_some(names)
 }
 
 /// The line `Seccomp: 2` of `/proc/PID/status` (`SECCOMP_MODE_FILTER`).
 fn has_seccomp_filter(status: &str) -> bool {
-    status.lines().any(|line| {
-        line.strip_prefix("Seccomp:")
-            .is_some_and(|mode| mode.trim() == "2")
-    })
+    status.lines().any(|line| line.strip_prefix("Seccomp:").is_some_and(|mode| mode.trim() == "2"))
 }
 
 /// The second number of `2/85` in `/proc/loadavg`: `nr_threads` (`fs/proc/loadavg.c`).
 fn parse_live_tasks(loadavg: &str) -> Option<u32> {
-    loadavg
-        .split_whitespace()
-        .nth(3)?
-        .split_once('/')?
-        .1
-        .parse()
-        .ok()
+    loadavg.split_whitespace().nth(3)?.split_once('/')?.1.parse().ok()
 }
 
 #[cfg(test)]
@@ -211,18 +180,9 @@ mod tests {
     fn the_brackets_mark_the_lockdown_state() {
         let cases = [
             (Some("[none] integrity confidentiality\n"), Lockdown::None),
-            (
-                Some("none [integrity] confidentiality"),
-                Lockdown::Integrity,
-            ),
-            (
-                Some("none integrity [confidentiality]"),
-                Lockdown::Confidentiality,
-            ),
-            (
-                Some("none integrity confidentiality"),
-                Lockdown::NotReadable,
-            ),
+            (Some("none [integrity] confidentiality"), Lockdown::Integrity),
+            (Some("none integrity [confidentiality]"), Lockdown::Confidentiality),
+            (Some("none integrity confidentiality"), Lockdown::NotReadable),
             (Some("[other]"), Lockdown::NotReadable),
             (Some("[none"), Lockdown::NotReadable),
             (Some(""), Lockdown::NotReadable),
@@ -237,25 +197,16 @@ mod tests {
     #[test]
     fn reads_the_list_of_security_modules() {
         let names = parse_lsms("lockdown,capability,bpf\n");
-        assert_eq!(
-            names,
-            Some(vec!["lockdown".into(), "capability".into(), "bpf".into()])
-        );
+        assert_eq!(names, Some(vec!["lockdown".into(), "capability".into(), "bpf".into()]));
         assert_eq!(parse_lsms(""), None);
         assert_eq!(parse_lsms(",\n"), None);
     }
 
     #[test]
     fn a_seccomp_filter_is_mode_two() {
-        assert!(has_seccomp_filter(
-            "Name:\tx\nNoNewPrivs:\t0\nSeccomp:\t2\nSeccomp_filters:\t1\n"
-        ));
-        for status in [
-            "Seccomp:\t0\nSeccomp_filters:\t2\n",
-            "Seccomp:\t1",
-            "Name:\tSeccomp:2",
-            "",
-        ] {
+        assert!(has_seccomp_filter("Name:\tx\nNoNewPrivs:\t0\nSeccomp:\t2\nSeccomp_filters:\t1\n"));
+        for status in ["Seccomp:\t0\nSeccomp_filters:\t2\n", "Seccomp:\t1", "Name:\tSeccomp:2", ""]
+        {
             assert!(!has_seccomp_filter(status), "{status:?}");
         }
     }
@@ -263,13 +214,7 @@ mod tests {
     #[test]
     fn counts_the_live_tasks() {
         assert_eq!(parse_live_tasks("0.00 0.03 0.07 2/85 5560\n"), Some(85));
-        for odd in [
-            "",
-            "0.00 0.03 0.07",
-            "0 0 0 2 85",
-            "0 0 0 2/x 1",
-            "0 0 0 2/-1 1",
-        ] {
+        for odd in ["", "0.00 0.03 0.07", "0 0 0 2 85", "0 0 0 2/x 1", "0 0 0 2/-1 1"] {
             assert_eq!(parse_live_tasks(odd), None, "{odd:?}");
         }
     }
@@ -294,12 +239,7 @@ mod tests {
         eprintln!("{limits:?}");
         assert!(!limits.uname.release.is_empty() && !limits.uname.arch.is_empty());
         assert!(limits.online_cpus.count() >= 1);
-        assert!(
-            limits
-                .online_cpus
-                .iter()
-                .all(|cpu| limits.possible_cpus.contains(cpu))
-        );
+        assert!(limits.online_cpus.iter().all(|cpu| limits.possible_cpus.contains(cpu)));
         assert!(limits.live_tasks.is_some_and(|tasks| tasks >= 1));
         assert!(limits.pid_max.is_some_and(|max| max >= 1));
         assert!(limits.boot_id.as_ref().is_some_and(|id| id.len() == 36));

@@ -117,7 +117,11 @@ fn judge(what: &str, measured_ns: f64, truth_ns: f64, share: f64, slack_ns: f64)
         truth_ns / 1e6,
         (truth_ns + slack_ns) / 1e6
     );
-    if (low_ns..=high_ns).contains(&measured_ns) { Verdict::Holds(text) } else { Verdict::Fails(text) }
+    if (low_ns..=high_ns).contains(&measured_ns) {
+        Verdict::Holds(text)
+    } else {
+        Verdict::Fails(text)
+    }
 }
 
 /// What the program did before its window: it is in the account, and mostly user time.
@@ -179,11 +183,8 @@ fn faults(run: &Run) -> Result<Verdict> {
     let task = run.task(None)?;
     let unclassified_ns = number(task, "unclassified_ns")?;
     let oncpu_ns = number(task, "oncpu_ns")?;
-    let text = format!(
-        "unclassified {:.3} of {:.3} ms on CPU",
-        unclassified_ns / 1e6,
-        oncpu_ns / 1e6
-    );
+    let text =
+        format!("unclassified {:.3} of {:.3} ms on CPU", unclassified_ns / 1e6, oncpu_ns / 1e6);
     if unclassified_ns > 0.05 * oncpu_ns {
         return Ok(Verdict::Skipped(format!("the end of a page fault is not seen here; {text}")));
     }

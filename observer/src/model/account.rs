@@ -42,12 +42,8 @@ impl Account {
     /// Opens the account with its first reading.
     #[must_use]
     pub fn new(task: Task) -> Self {
-        let mut account = Self {
-            task,
-            reporter: Reporter::default(),
-            begin: None,
-            reported: Cputime::default(),
-        };
+        let mut account =
+            Self { task, reporter: Reporter::default(), begin: None, reported: Cputime::default() };
         account.update(task);
         account
     }
@@ -77,9 +73,8 @@ impl Account {
         let delta_runtime_ns = difference(runtime_ns, oncpu_ns);
         let delta_user_ns = difference(self.reported.user_ns, split.user_ns);
         // Measured system includes interrupts: the kernel bills them too (but for `left_out_ns`), as system.
-        let own_system_ns = oncpu_ns
-            .saturating_sub(split.user_ns)
-            .saturating_sub(task.mode_ns[mode::UNCLASSIFIED]);
+        let own_system_ns =
+            oncpu_ns.saturating_sub(split.user_ns).saturating_sub(task.mode_ns[mode::UNCLASSIFIED]);
         let total_part_ns = share(delta_runtime_ns, split.user_ns, oncpu_ns);
         let shift_ns = difference(task.skip_in_ns, task.skip_out_ns)
             .saturating_add(difference(task.path_in_ns, task.path_out_ns));

@@ -52,12 +52,7 @@ impl Hook {
     }
 }
 
-const fn tracepoint(
-    name: &'static str,
-    index: usize,
-    required: bool,
-    lost: &'static str,
-) -> Hook {
+const fn tracepoint(name: &'static str, index: usize, required: bool, lost: &'static str) -> Hook {
     Hook { name, index, via: Via::Tracepoint(name), required, lost }
 }
 
@@ -81,16 +76,36 @@ pub const HOOKS: [Hook; 31] = [
         required: true,
         lost: "tasks that exist already cannot be observed",
     },
-    tracepoint("sched_entry_tp", hook::ENTRY, false, "skip requests are taken from sched_wakeup alone"),
+    tracepoint(
+        "sched_entry_tp",
+        hook::ENTRY,
+        false,
+        "skip requests are taken from sched_wakeup alone",
+    ),
     tracepoint("sched_switch", hook::SWITCH, true, "everything"),
     tracepoint("sched_process_exit", hook::EXIT, true, "ends of tasks"),
-    tracepoint("sched_process_free", hook::RELEASE, false, "a task whose last switch was lost is never closed"),
+    tracepoint(
+        "sched_process_free",
+        hook::RELEASE,
+        false,
+        "a task whose last switch was lost is never closed",
+    ),
     tracepoint("sched_process_exec", hook::EXEC, true, "new programs and changed thread ids"),
     tracepoint("sched_process_fork", hook::FORK, true, "descendants"),
     tracepoint("task_rename", hook::RENAME, false, "names that change while a task runs"),
     tracepoint("sched_waking", hook::WAKING, true, "wakers, and the begin of ptrace stops"),
-    tracepoint("sched_wakeup", hook::WAKEUP, false, "run-queue wait, and skip requests before 6.18"),
-    tracepoint("sched_wakeup_new", hook::WAKEUP_NEW, false, "the first run-queue wait of a new task"),
+    tracepoint(
+        "sched_wakeup",
+        hook::WAKEUP,
+        false,
+        "run-queue wait, and skip requests before 6.18",
+    ),
+    tracepoint(
+        "sched_wakeup_new",
+        hook::WAKEUP_NEW,
+        false,
+        "the first run-queue wait of a new task",
+    ),
     tracepoint("sys_exit", hook::SYS_EXIT, false, SPLIT),
     tracepoint("sys_enter", hook::SYS_ENTER, false, SPLIT),
     tracepoint("page_fault_user", hook::FAULT, false, "page faults count as user time"),

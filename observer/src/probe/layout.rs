@@ -40,10 +40,7 @@ pub fn layout(btf: &Btf) -> Result<Layout, Missing> {
         task_stime: need(task("stime", 8), "task_struct.stime")?,
         task_prev_utime: task("prev_cputime.utime", 8),
         task_prev_stime: task("prev_cputime.stime", 8),
-        task_runtime: need(
-            task("se.sum_exec_runtime", 8),
-            "task_struct.se.sum_exec_runtime",
-        )?,
+        task_runtime: need(task("se.sum_exec_runtime", 8), "task_struct.se.sum_exec_runtime")?,
         task_exec_start: task("se.exec_start", 8),
         task_cfs_rq: task("se.cfs_rq", 8),
         cfs_rq_rq: offset(btf, "cfs_rq", "rq", 8),

@@ -83,7 +83,8 @@ fn load_once(
             HookStatus { hook: *hook, state }
         })
         .collect::<Vec<_>>();
-    for lost in status.iter().filter(|status| status.hook.required && !status.is_active()) {
+    let lost = status.iter().find(|status| status.hook.required && !status.is_active());
+    if let Some(lost) = lost {
         return Err(unsupported(
             &format!("attach {}, which observer needs", lost.hook.name),
             lost.reason().unwrap_or("unknown"),

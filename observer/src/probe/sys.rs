@@ -39,12 +39,7 @@ pub fn program_stats(program: impl AsFd) -> io::Result<ProgramStats> {
     };
     // SAFETY: the attribute and the info live over the call and have the sizes that are passed.
     let result = unsafe {
-        libc::syscall(
-            libc::SYS_bpf,
-            BPF_OBJ_GET_INFO_BY_FD,
-            &raw const attr,
-            size_of::<InfoAttr>(),
-        )
+        libc::syscall(libc::SYS_bpf, BPF_OBJ_GET_INFO_BY_FD, &raw const attr, size_of::<InfoAttr>())
     };
     if result != 0 {
         return Err(io::Error::last_os_error());

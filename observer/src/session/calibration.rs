@@ -31,7 +31,10 @@ use observer_common::{
 
 use crate::{
     kernel::Limits,
-    lab::workload::{clock::{Amount, Clock}, memory::Pages},
+    lab::workload::{
+        clock::{Amount, Clock},
+        memory::Pages,
+    },
     model::{Crossings, account::Able},
     probe::Probe,
 };
@@ -73,7 +76,10 @@ pub fn measure(probe: &mut Probe) -> Crossings {
     note(crossing::FAULT, fault_cost(probe));
     let interrupt = interrupt_cost(probe);
     // Out of user mode and back: the same entry and exit code as an interrupt, whose two sides are counted as one.
-    note(crossing::PREEMPTION, interrupt.as_ref().map(|cost| cost / 2).map_err(|e| anyhow!("{e:#}")));
+    note(
+        crossing::PREEMPTION,
+        interrupt.as_ref().map(|cost| cost / 2).map_err(|e| anyhow!("{e:#}")),
+    );
     note(crossing::INTERRUPT, interrupt);
     crossings
 }
@@ -179,9 +185,7 @@ fn syscall_cost(probe: &mut Probe) -> Result<u64> {
         let (before, after, own_ns) = worker.piece(probe, |_| {})?;
         let borders = grown(&before.crossings, &after.crossings, crossing::SYSCALL);
         let user_ns = grown(&before.mode_ns, &after.mode_ns, mode::USER).saturating_sub(own_ns);
-        if borders != 0 {
-            costs.push(user_ns * 1000 / borders);
-        }
+        costs.extend((user_ns * 1000).checked_div(borders));
     }
     worker.end();
     median(costs)

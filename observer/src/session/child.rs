@@ -9,7 +9,9 @@ use std::{
 use anyhow::{Context as _, Result, anyhow, bail};
 use nix::{
     sys::signal::{SigHandler, Signal, kill, signal},
-    unistd::{ForkResult, Gid, Pid, Uid, User, execvp, fork, initgroups, setgid, setgroups, setuid},
+    unistd::{
+        ForkResult, Gid, Pid, Uid, User, execvp, fork, initgroups, setgid, setgroups, setuid,
+    },
 };
 
 /// A command that waits for [`Child::release`].
@@ -98,7 +100,9 @@ impl Child {
         // SAFETY: all zero is a valid rusage.
         let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
         // SAFETY: both pointers are of live locals.
-        let result = unsafe { libc::wait4(self.pid.as_raw(), &raw mut status, libc::WNOHANG, &raw mut usage) };
+        let result = unsafe {
+            libc::wait4(self.pid.as_raw(), &raw mut status, libc::WNOHANG, &raw mut usage)
+        };
         match result {
             0 => Ok(None),
             pid if pid == self.pid.as_raw() => Ok(Some(Ended {

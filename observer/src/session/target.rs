@@ -120,7 +120,9 @@ fn check_process(pid: u32) -> Result<()> {
     }
     let leader = leader_of(pid)?;
     if leader != pid {
-        bail!("{pid} is a thread of process {leader}: use --tid {pid}, or --pid {leader} for all its threads");
+        bail!(
+            "{pid} is a thread of process {leader}: use --tid {pid}, or --pid {leader} for all its threads"
+        );
     }
     Ok(())
 }
@@ -202,7 +204,10 @@ mod tests {
         assert_eq!(error, "there is no process 4194305");
         let error = check_process(2);
         if let Err(error) = error {
-            assert!(error.to_string().contains("kernel thread") || error.to_string().contains("no process"));
+            assert!(
+                error.to_string().contains("kernel thread")
+                    || error.to_string().contains("no process")
+            );
         }
     }
 }

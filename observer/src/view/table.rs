@@ -125,9 +125,8 @@ type Triple = (Option<u64>, u64, Option<i64>);
 
 /// Interrupts are part of the system time that the kernel reports, and so of the measured side here.
 fn triples(task: &TaskFigures) -> [(&'static str, Triple); 3] {
-    let system_ns = task.system_ns.map(|ns| {
-        ns + task.hardirq_ns.unwrap_or(0) + task.softirq_ns.unwrap_or(0)
-    });
+    let system_ns =
+        task.system_ns.map(|ns| ns + task.hardirq_ns.unwrap_or(0) + task.softirq_ns.unwrap_or(0));
     [
         ("user", (task.user_ns, task.reported_user_ns, task.delta_user_ns)),
         ("system", (system_ns, task.reported_system_ns, task.delta_system_ns)),
@@ -149,11 +148,7 @@ fn narrow(text: &mut String, rows: &[Row], width: usize, color: bool) {
     );
     line(text, &title, BOLD, color);
     for row in rows {
-        let skips = [
-            ("in", row.figures.skip_in_ns),
-            ("out", row.figures.skip_out_ns),
-            ("", None),
-        ];
+        let skips = [("in", row.figures.skip_in_ns), ("out", row.figures.skip_out_ns), ("", None)];
         for (index, ((what, (own, reported, delta)), (way, skip))) in
             triples(&row.figures).into_iter().zip(skips).enumerate()
         {
@@ -163,7 +158,8 @@ fn narrow(text: &mut String, rows: &[Row], width: usize, color: bool) {
                 1 if row.figures.state == "exited" => ("", pad("(exited)", name_width)),
                 _ => ("", pad("", name_width)),
             };
-            let skip = if way.is_empty() { String::new() } else { format!("{way} {}", short(skip)) };
+            let skip =
+                if way.is_empty() { String::new() } else { format!("{way} {}", short(skip)) };
             let content = format!(
                 "{tid:>7} {name} {what:<6} {:>11} {:>11} {:>11} {skip:>9}",
                 ms(own),
@@ -265,7 +261,16 @@ pub fn interval_block(
         let _ = writeln!(
             text,
             "{:>7} {} {:>6} {:>6} {:>6} {:>6} {:>6} {:>7} {:>6} {:>6}",
-            "TID", pad("NAME", name_width), "usr%", "rep%", "sys%", "rep%", "cpu%", "diff ms", "skip+", "skip-",
+            "TID",
+            pad("NAME", name_width),
+            "usr%",
+            "rep%",
+            "sys%",
+            "rep%",
+            "cpu%",
+            "diff ms",
+            "skip+",
+            "skip-",
         );
     }
     let known: HashMap<(u32, u64), &TaskFigures> =

@@ -59,9 +59,9 @@ fn tracee(report: &Report, task: &TaskFigures) -> Option<(u64, String)> {
             ms(Some(tracer.delta_runtime_ns.unsigned_abs())),
             if tracer.delta_runtime_ns < 0 { "little" } else { "much" },
         ),
-        None => format!(
-            "its tracer {tracer_tid} is not observed (observe it too: --pid {tracer_tid})"
-        ),
+        None => {
+            format!("its tracer {tracer_tid} is not observed (observe it too: --pid {tracer_tid})")
+        }
     };
     matters(moved_ns, task.oncpu_ns).then(|| {
         let text = format!(

@@ -51,9 +51,7 @@ fn run() -> io::Result<()> {
         }
     }
     loopback_up()?;
-    let applets = Command::new("/bin/busybox")
-        .args(["--install", "-s", "/bin"])
-        .status()?;
+    let applets = Command::new("/bin/busybox").args(["--install", "-s", "/bin"]).status()?;
     if !applets.success() {
         return Err(io::Error::other("busybox --install failed"));
     }
@@ -62,10 +60,7 @@ fn run() -> io::Result<()> {
     let mut channel = open_channel(&plan.channel)?;
     Frame::Ready.write(&mut channel)?;
     for case in &plan.cases {
-        Frame::Begin {
-            case: case.name.clone(),
-        }
-        .write(&mut channel)?;
+        Frame::Begin { case: case.name.clone() }.write(&mut channel)?;
         run_case(case, &mut channel)?;
         kill_all_others();
     }
@@ -98,33 +93,15 @@ fn run_case(case: &Case, channel: &mut File) -> io::Result<()> {
     };
     let took_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
     let name = || case.name.clone();
-    Frame::Stdout {
-        case: name(),
-        bytes: fs::read(out_path)?,
-    }
-    .write(channel)?;
-    Frame::Stderr {
-        case: name(),
-        bytes: fs::read(err_path)?,
-    }
-    .write(channel)?;
+    Frame::Stdout { case: name(), bytes: fs::read(out_path)? }.write(channel)?;
+    Frame::Stderr { case: name(), bytes: fs::read(err_path)? }.write(channel)?;
     for path in &case.files {
         // A file that is not there is not sent: the host's check says what is missing.
         if let Ok(bytes) = fs::read(path) {
-            Frame::File {
-                case: name(),
-                path: path.clone(),
-                bytes,
-            }
-            .write(channel)?;
+            Frame::File { case: name(), path: path.clone(), bytes }.write(channel)?;
         }
     }
-    Frame::End {
-        case: name(),
-        end,
-        took_ms,
-    }
-    .write(channel)
+    Frame::End { case: name(), end, took_ms }.write(channel)
 }
 
 fn wait(child: &mut Child, limit: Duration) -> io::Result<End> {
@@ -165,15 +142,8 @@ fn mount(kind: &str, target: &str) -> io::Result<()> {
     }
     let (kind, target) = (CString::new(kind)?, CString::new(target)?);
     // SAFETY: both strings live through the call, and these file systems take a null data argument.
-    let result = unsafe {
-        libc::mount(
-            kind.as_ptr(),
-            target.as_ptr(),
-            kind.as_ptr(),
-            0,
-            ptr::null(),
-        )
-    };
+    let result =
+        unsafe { libc::mount(kind.as_ptr(), target.as_ptr(), kind.as_ptr(), 0, ptr::null()) };
     checked(result).map(drop)
 }
 
@@ -204,11 +174,7 @@ fn open_channel(path: &str) -> io::Result<File> {
     unsafe {
         checked(libc::tcgetattr(port.as_raw_fd(), &raw mut settings))?;
         libc::cfmakeraw(&raw mut settings);
-        checked(libc::tcsetattr(
-            port.as_raw_fd(),
-            libc::TCSANOW,
-            &raw const settings,
-        ))?;
+        checked(libc::tcsetattr(port.as_raw_fd(), libc::TCSANOW, &raw const settings))?;
     }
     Ok(port)
 }
@@ -226,9 +192,5 @@ fn power_off() {
 }
 
 fn checked(result: c_int) -> io::Result<c_int> {
-    if result < 0 {
-        Err(io::Error::last_os_error())
-    } else {
-        Ok(result)
-    }
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }

@@ -27,19 +27,13 @@ pub fn ensure(project: &Project, toolchain: &Toolchain, steps: &Steps) -> Result
             return Ok(());
         }
         Err(_) if !ours.exists() => {}
-        Err(error) => steps.say(
-            STEP,
-            &format!("replacing {}: {error:#}", project.shown(&ours)),
-        ),
+        Err(error) => steps.say(STEP, &format!("replacing {}: {error:#}", project.shown(&ours))),
     }
     if let Some(other) = exec::which("bpf-linker").filter(|other| *other != ours)
         && let Ok(version) = check(&other, llvm)
     {
         link(&other, &ours)?;
-        steps.found(
-            STEP,
-            &format!("{} ({version}), linked into .tools", other.display()),
-        );
+        steps.found(STEP, &format!("{} ({version}), linked into .tools", other.display()));
         return Ok(());
     }
     let what = format!("version {VERSION} with LLVM {llvm}, one to three minutes");
@@ -64,15 +58,9 @@ fn check(linker: &Path, llvm: u32) -> Result<String> {
 
 /// The major version of libLLVM in the output of ldd: `libLLVM.so.22.1 => …` or `libLLVM-14.so.1 => …`.
 fn linked_llvm(ldd: &str) -> Option<u32> {
-    let name = ldd
-        .lines()
-        .find_map(|line| line.trim_start().strip_prefix("libLLVM"))?;
-    let digits = name
-        .strip_prefix(".so.")
-        .or_else(|| name.strip_prefix('-'))?;
-    let len = digits
-        .find(|c: char| !c.is_ascii_digit())
-        .unwrap_or(digits.len());
+    let name = ldd.lines().find_map(|line| line.trim_start().strip_prefix("libLLVM"))?;
+    let digits = name.strip_prefix(".so.").or_else(|| name.strip_prefix('-'))?;
+    let len = digits.find(|c: char| !c.is_ascii_digit()).unwrap_or(digits.len());
     digits[..len].parse().ok()
 }
 
@@ -98,12 +86,7 @@ fn install(project: &Project, llvm: u32) -> Result<()> {
     let prefix = llvm_prefix(llvm)?;
     let mut cargo = project.cargo("install");
     cargo.args(["bpf-linker", "--version", VERSION, "--locked", "--force"]);
-    cargo.args([
-        "--no-default-features",
-        "--features",
-        &format!("llvm-{llvm}"),
-        "--root",
-    ]);
+    cargo.args(["--no-default-features", "--features", &format!("llvm-{llvm}"), "--root"]);
     cargo.arg(project.tools());
     // Without the prefix its build script takes the first llvm-config in PATH, whatever its version.
     cargo.env("LLVM_PREFIX", prefix);
@@ -129,9 +112,7 @@ fn llvm_prefix(llvm: u32) -> Result<PathBuf> {
 
 fn find_llvm(llvm: u32) -> Option<PathBuf> {
     let named = env::var_os("LLVM_PREFIX").map(PathBuf::from);
-    let by_name = named
-        .into_iter()
-        .chain([format!("/usr/lib/llvm-{llvm}").into()]);
+    let by_name = named.into_iter().chain([format!("/usr/lib/llvm-{llvm}").into()]);
     let configs = by_name.map(|prefix| prefix.join("bin/llvm-config"));
     let in_path = [format!("llvm-config-{llvm}"), "llvm-config".into()];
     let configs = configs.chain(in_path.iter().filter_map(|name| exec::which(name)));
@@ -154,10 +135,7 @@ mod tests {
     fn the_llvm_of_a_linker_is_read_from_its_libraries() {
         let new = "\tlinux-vdso.so.1 (0x1)\n\tlibLLVM.so.22.1 => /usr/lib/llvm-22/lib/libLLVM.so.22.1 (0x2)\n";
         assert_eq!(linked_llvm(new), Some(22));
-        assert_eq!(
-            linked_llvm("\tlibLLVM-14.so.1 => /lib/libLLVM-14.so.1 (0x2)\n"),
-            Some(14)
-        );
+        assert_eq!(linked_llvm("\tlibLLVM-14.so.1 => /lib/libLLVM-14.so.1 (0x2)\n"), Some(14));
         assert_eq!(linked_llvm("\tlibc.so.6 => /lib/libc.so.6 (0x2)\n"), None);
         assert_eq!(linked_llvm("\tnot a dynamic executable\n"), None);
     }

@@ -34,9 +34,7 @@ pub enum Wanted {
 /// # Errors
 /// When something is missing that cannot be installed from here: the text says what a person must run.
 pub fn ensure(project: &Project, wanted: Wanted) -> Result<Toolchain> {
-    let steps = Steps {
-        quiet: wanted == Wanted::BuildQuietly,
-    };
+    let steps = Steps { quiet: wanted == Wanted::BuildQuietly };
     let started = Instant::now();
     let toolchain = compiler(&steps)?;
     if !matches!(toolchain, Toolchain::ReadyObject(_)) {
@@ -45,10 +43,7 @@ pub fn ensure(project: &Project, wanted: Wanted) -> Result<Toolchain> {
     if wanted == Wanted::Tests {
         for_tests(&toolchain, &steps);
     }
-    steps.say(
-        "setup",
-        &format!("done in {:.1} s", started.elapsed().as_secs_f64()),
-    );
+    steps.say("setup", &format!("done in {:.1} s", started.elapsed().as_secs_f64()));
     Ok(toolchain)
 }
 
@@ -59,9 +54,8 @@ fn compiler(steps: &Steps) -> Result<Toolchain> {
         return Ok(toolchain);
     }
     // Debian's compiler first: it is a stable one and needs no source of core.
-    let by_apt = steps.install(STEP, "Debian's rustc-web, about a minute", || {
-        apt::install(COMPILER_PACKAGES)
-    });
+    let by_apt = steps
+        .install(STEP, "Debian's rustc-web, about a minute", || apt::install(COMPILER_PACKAGES));
     let by_rustup = |apt_error: anyhow::Error| {
         steps.say(STEP, &format!("not by apt: {apt_error:#}"));
         steps.install(STEP, "rustup's nightly with rust-src", || {
@@ -131,10 +125,7 @@ impl Steps {
         let started = Instant::now();
         let result = action().with_context(|| format!("{step} could not be installed"));
         let end = if result.is_ok() { "done" } else { "failed" };
-        print(
-            step,
-            &format!("{end} after {:.1} s", started.elapsed().as_secs_f64()),
-        );
+        print(step, &format!("{end} after {:.1} s", started.elapsed().as_secs_f64()));
         result
     }
 

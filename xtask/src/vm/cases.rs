@@ -44,11 +44,7 @@ pub struct Case {
 }
 
 const TIMEOUT_S: u64 = 120;
-const ONE_PASSED: Counts = Counts {
-    passed: 1,
-    failed: 0,
-    skipped: 0,
-};
+const ONE_PASSED: Counts = Counts { passed: 1, failed: 0, skipped: 0 };
 
 /// The cases that run on every kernel.
 pub fn smoke() -> Vec<Case> {
@@ -61,13 +57,8 @@ pub fn smoke() -> Vec<Case> {
             &["/tmp/out.jsonl"],
             |outcome| {
                 exit_zero(outcome)?;
-                let file = outcome
-                    .files
-                    .get("/tmp/out.jsonl")
-                    .context("no /tmp/out.jsonl")?;
-                jsonl_of_a_run(file)
-                    .context("/tmp/out.jsonl")
-                    .map(|()| ONE_PASSED)
+                let file = outcome.files.get("/tmp/out.jsonl").context("no /tmp/out.jsonl")?;
+                jsonl_of_a_run(file).context("/tmp/out.jsonl").map(|()| ONE_PASSED)
             },
         ),
     ]
@@ -122,10 +113,7 @@ fn exit_zero(outcome: &Outcome) -> Result<Counts> {
 /// All of a test program's tests passed, and there were some.
 fn libtest(outcome: &Outcome) -> Result<Counts> {
     let mut counts = Counts::default();
-    outcome
-        .stdout
-        .lines()
-        .for_each(|line| counts.add_line(line));
+    outcome.stdout.lines().for_each(|line| counts.add_line(line));
     exit_zero(outcome)?;
     ensure!(counts.ran() > 0, "it ran no test");
     Ok(counts)
@@ -141,25 +129,12 @@ fn jsonl_of_a_run(bytes: &[u8]) -> Result<()> {
         lines.push(value);
     }
     let first = lines.first().context("it is empty")?;
-    ensure!(
-        first["type"] == "header",
-        "the first line is no header: {first}"
-    );
-    ensure!(
-        first["schema"] == "observer/1",
-        "the schema is {}",
-        first["schema"]
-    );
+    ensure!(first["type"] == "header", "the first line is no header: {first}");
+    ensure!(first["schema"] == "observer/1", "the schema is {}", first["schema"]);
     let last = lines.last().context("it is empty")?;
-    ensure!(
-        last["type"] == "trailer",
-        "the last line is no trailer: {last}"
-    );
+    ensure!(last["type"] == "trailer", "the last line is no trailer: {last}");
     let ran = |line: &&Value| line["type"] == "task" && line["oncpu_ns"].as_u64() > Some(0);
-    ensure!(
-        lines.iter().any(|line| ran(&line)),
-        "no task has oncpu_ns above 0"
-    );
+    ensure!(lines.iter().any(|line| ran(&line)), "no task has oncpu_ns above 0");
     Ok(())
 }
 
@@ -180,10 +155,7 @@ mod tests {
         for (lines, reason) in [
             (&[] as &[&str], "it is empty"),
             (&[TASK, TRAILER], "no header"),
-            (
-                &[r#"{"type":"header","schema":"observer/2"}"#, TASK, TRAILER],
-                "observer/2",
-            ),
+            (&[r#"{"type":"header","schema":"observer/2"}"#, TASK, TRAILER], "observer/2"),
             (&[HEADER, TASK], "no trailer"),
             (&[HEADER, IDLE, UNMEASURED, TRAILER], "no task"),
             (&[HEADER, r#"{"type":"ta"#, TRAILER], "line 2 is not JSON"),
@@ -195,13 +167,7 @@ mod tests {
 
     fn outcome(end: End, stdout: &str) -> Outcome {
         let stdout = stdout.to_owned();
-        Outcome {
-            end,
-            took_ms: 1500,
-            stdout,
-            stderr: String::new(),
-            files: BTreeMap::new(),
-        }
+        Outcome { end, took_ms: 1500, stdout, stderr: String::new(), files: BTreeMap::new() }
     }
 
     #[test]
@@ -211,15 +177,9 @@ mod tests {
             (End::Exit(3), "exit status 3"),
             (End::Signal(9), "ended by signal 9"),
             (End::Timeout, "killed after 2 s"),
-            (
-                End::NotStarted("no sh".into()),
-                "could not be started: no sh",
-            ),
+            (End::NotStarted("no sh".into()), "could not be started: no sh"),
         ] {
-            assert_eq!(
-                exit_zero(&outcome(end, "")).unwrap_err().to_string(),
-                reason
-            );
+            assert_eq!(exit_zero(&outcome(end, "")).unwrap_err().to_string(), reason);
         }
     }
 
@@ -227,14 +187,7 @@ mod tests {
     fn a_test_program_must_run_tests() {
         let line = "test result: ok. 3 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out\n";
         let counts = libtest(&outcome(End::Exit(0), line)).unwrap();
-        assert_eq!(
-            counts,
-            Counts {
-                passed: 3,
-                failed: 0,
-                skipped: 0
-            }
-        );
+        assert_eq!(counts, Counts { passed: 3, failed: 0, skipped: 0 });
         assert!(libtest(&outcome(End::Exit(0), "")).is_err());
         assert!(libtest(&outcome(End::Exit(101), line)).is_err());
     }

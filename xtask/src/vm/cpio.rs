@@ -84,8 +84,7 @@ impl Archive {
         ];
         self.bytes.extend_from_slice(b"070701");
         for field in fields {
-            self.bytes
-                .extend_from_slice(format!("{field:08x}").as_bytes());
+            self.bytes.extend_from_slice(format!("{field:08x}").as_bytes());
         }
         self.bytes.extend_from_slice(name.as_bytes());
         self.bytes.push(0);
@@ -124,9 +123,7 @@ mod tests {
             };
             let (mode, size, name_size) = (field(1), field(6) as usize, field(11) as usize);
             let name_end = at + 110 + name_size;
-            let name = str::from_utf8(&bytes[at + 110..name_end - 1])
-                .unwrap()
-                .to_owned();
+            let name = str::from_utf8(&bytes[at + 110..name_end - 1]).unwrap().to_owned();
             assert_eq!(bytes[name_end - 1], 0);
             let start = name_end.next_multiple_of(4);
             let content = bytes[start..start + size].to_vec();
@@ -148,10 +145,7 @@ mod tests {
         archive.folder("/a/b/c");
         archive.link("/a/link", "/bin/tool");
         let entries = read(&archive.finish());
-        let short: Vec<_> = entries
-            .iter()
-            .map(|e| (e.0.as_str(), e.1, e.2, e.3.len()))
-            .collect();
+        let short: Vec<_> = entries.iter().map(|e| (e.0.as_str(), e.1, e.2, e.3.len())).collect();
         assert_eq!(
             short,
             [

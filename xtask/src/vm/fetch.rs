@@ -31,10 +31,7 @@ pub fn cached(cache: &Path, kernel: &Kernel) -> Option<Image> {
     let folder = folder(cache, kernel);
     // Written last.
     let package = fs::read_to_string(folder.join("package")).ok()?;
-    Some(Image {
-        vmlinuz: folder.join("vmlinuz"),
-        package: package.trim().to_owned(),
-    })
+    Some(Image { vmlinuz: folder.join("vmlinuz"), package: package.trim().to_owned() })
 }
 
 /// The kernel, fetched when it is not in the cache.
@@ -61,15 +58,8 @@ pub fn kernel(cache: &Path, kernel: &Kernel) -> Result<Image> {
 /// As for [`kernel`].
 pub fn busybox(cache: &Path, kernel: &Kernel) -> Result<PathBuf> {
     let kept = cache.join(kernel.arch.debian).join("busybox");
-    let own = [
-        Path::new("/bin/busybox"),
-        Path::new("/usr/bin/busybox"),
-        &kept,
-    ];
-    if let Some(found) = own
-        .into_iter()
-        .find(|file| is_static(file, kernel.arch.elf_machine))
-    {
+    let own = [Path::new("/bin/busybox"), Path::new("/usr/bin/busybox"), &kept];
+    if let Some(found) = own.into_iter().find(|file| is_static(file, kernel.arch.elf_machine)) {
         return Ok(found.to_path_buf());
     }
     let suite = Suite::open(cache, kernel)?;
@@ -118,10 +108,7 @@ impl Suite {
             }
         }
         let mirror = sources::debian_mirror(Path::new("/etc/apt"))?;
-        let folder = cache
-            .join(kernel.arch.debian)
-            .join("apt")
-            .join(kernel.suite);
+        let folder = cache.join(kernel.arch.debian).join("apt").join(kernel.suite);
         for part in ["sources", "lists/partial", "archives/partial"] {
             let part = folder.join(part);
             fs::create_dir_all(&part).with_context(|| part.display().to_string())?;
@@ -131,23 +118,13 @@ impl Suite {
         // Nothing is installed in this state.
         fs::write(folder.join("status"), "")?;
         let configuration = folder.join("apt.conf");
-        fs::write(
-            &configuration,
-            configuration_text(&folder, kernel.arch.debian),
-        )?;
-        Ok(Self {
-            folder,
-            configuration,
-        })
+        fs::write(&configuration, configuration_text(&folder, kernel.arch.debian))?;
+        Ok(Self { folder, configuration })
     }
 
     fn tool(&self, name: &str) -> Command {
         let mut command = Command::new(name);
-        command
-            .env("LC_ALL", "C")
-            .arg("-c")
-            .arg(&self.configuration)
-            .current_dir(&self.folder);
+        command.env("LC_ALL", "C").arg("-c").arg(&self.configuration).current_dir(&self.folder);
         command
     }
 
@@ -160,10 +137,7 @@ impl Suite {
     /// A field of a package's newest version.
     fn field(&self, package: &str, name: &str) -> Result<String> {
         let text =
-            exec::output(
-                self.tool("apt-cache")
-                    .args(["show", "--no-all-versions", package]),
-            )?;
+            exec::output(self.tool("apt-cache").args(["show", "--no-all-versions", package]))?;
         field_of(&text, name)
             .map(str::to_owned)
             .ok_or_else(|| anyhow!("the package {package} has no field {name}"))
@@ -194,11 +168,7 @@ impl Suite {
     }
 
     fn extract_in(&self, scratch: &Path, package: &str, pattern: &str, to: &Path) -> Result<()> {
-        exec::output(
-            self.tool("apt-get")
-                .args(["download", package])
-                .current_dir(scratch),
-        )?;
+        exec::output(self.tool("apt-get").args(["download", package]).current_dir(scratch))?;
         let deb = only_file(scratch).with_context(|| format!("apt-get download {package}"))?;
         let tree = scratch.join("tree");
         fs::create_dir(&tree)?;
@@ -214,20 +184,11 @@ impl Suite {
 /// Writes the files of a package that match a pattern: dpkg-deb hands the whole tree to tar.
 fn unpack(deb: &Path, pattern: &str, to: &Path) -> Result<()> {
     let mut command = Command::new("dpkg-deb");
-    command
-        .arg("--fsys-tarfile")
-        .arg(deb)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped());
+    command.arg("--fsys-tarfile").arg(deb).stdin(Stdio::null()).stdout(Stdio::piped());
     let mut tree = command.spawn().context("cannot start dpkg-deb")?;
-    let output = tree
-        .stdout
-        .take()
-        .ok_or_else(|| anyhow!("dpkg-deb has no output"))?;
+    let output = tree.stdout.take().ok_or_else(|| anyhow!("dpkg-deb has no output"))?;
     let mut tar = Command::new("tar");
-    tar.args(["-x", "-C"])
-        .arg(to)
-        .args(["--wildcards", pattern]);
+    tar.args(["-x", "-C"]).arg(to).args(["--wildcards", pattern]);
     let written = exec::run(tar.stdin(output));
     tree.wait()?;
     written
@@ -263,15 +224,12 @@ fn configuration_text(folder: &Path, architecture: &str) -> String {
 
 /// The value of a field in the output of `apt-cache show`.
 fn field_of<'a>(text: &'a str, name: &str) -> Option<&'a str> {
-    text.lines()
-        .find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
+    text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
 }
 
 /// The first package of a Depends field whose name begins so.
 fn dependency<'a>(depends: &'a str, prefix: &str) -> Option<&'a str> {
-    let names = depends
-        .split([',', '|'])
-        .filter_map(|item| item.split_whitespace().next());
+    let names = depends.split([',', '|']).filter_map(|item| item.split_whitespace().next());
     names.into_iter().find(|name| name.starts_with(prefix))
 }
 
@@ -306,18 +264,12 @@ mod tests {
         let meta = "linux-base-cloud-amd64 (= 7.2.13-1), linux-image-7.2.13+deb14-cloud-amd64 (= 7.2.13-1)";
         let image = "dracut | initramfs-tools (>= 0.120+deb8u2), linux-base-7.2.13+deb14-cloud-amd64, \
                      linux-binary-7.2.13+deb14-cloud-amd64 (= 7.2.13-1)";
-        assert_eq!(
-            dependency(meta, "linux-image-"),
-            Some("linux-image-7.2.13+deb14-cloud-amd64")
-        );
+        assert_eq!(dependency(meta, "linux-image-"), Some("linux-image-7.2.13+deb14-cloud-amd64"));
         assert_eq!(
             dependency(image, "linux-binary-"),
             Some("linux-binary-7.2.13+deb14-cloud-amd64")
         );
-        assert_eq!(
-            dependency("kmod, linux-base (>= 4.3)", "linux-binary-"),
-            None
-        );
+        assert_eq!(dependency("kmod, linux-base (>= 4.3)", "linux-binary-"), None);
     }
 
     #[test]

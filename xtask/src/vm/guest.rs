@@ -38,11 +38,7 @@ pub fn build(project: &Project, arch: &Arch, observer: bool, live: bool) -> Resu
     Ok(Programs {
         init: built.join("vm-init"),
         observer: observer.then(|| built.join("observer")),
-        live: if live {
-            build_live(project, arch, &folder)?
-        } else {
-            Vec::new()
-        },
+        live: if live { build_live(project, arch, &folder)? } else { Vec::new() },
     })
 }
 
@@ -79,9 +75,7 @@ fn test_program(message: &str) -> Option<(String, PathBuf)> {
 
 fn cargo_static(project: &Project, arch: &Arch, subcommand: &str, folder: &Path) -> Command {
     let mut cargo = project.cargo(subcommand);
-    cargo
-        .args(["--release", "--target", arch.triple, "--target-dir"])
-        .arg(folder);
+    cargo.args(["--release", "--target", arch.triple, "--target-dir"]).arg(folder);
     // With --target, these do not touch build scripts and procedural macros.
     cargo.env("RUSTFLAGS", "-C target-feature=+crt-static");
     cargo.env_remove("CARGO_ENCODED_RUSTFLAGS");
@@ -91,10 +85,7 @@ fn cargo_static(project: &Project, arch: &Arch, subcommand: &str, folder: &Path)
 impl Programs {
     /// The live test programs: name and path in the guest.
     pub fn live_in_guest(&self) -> Vec<(String, String)> {
-        self.live
-            .iter()
-            .map(|(name, _)| (name.clone(), format!("/tests/{name}")))
-            .collect()
+        self.live.iter().map(|(name, _)| (name.clone(), format!("/tests/{name}"))).collect()
     }
 
     /// The guest's whole file system.
@@ -117,9 +108,8 @@ impl Programs {
         if let Some(observer) = &self.observer {
             archive.file("/bin/observer", 0o755, &read(observer)?);
             // Test programs call it by the path that cargo has compiled into them.
-            let compiled_in = observer
-                .to_str()
-                .ok_or_else(|| anyhow!("the target path is no text"))?;
+            let compiled_in =
+                observer.to_str().ok_or_else(|| anyhow!("the target path is no text"))?;
             archive.link(compiled_in, "/bin/observer");
         }
         for (name, file) in &self.live {
@@ -141,10 +131,7 @@ mod tests {
     #[test]
     fn only_test_programs_are_taken_from_cargos_messages() {
         let test = r#"{"reason":"compiler-artifact","target":{"kind":["test"],"name":"live_run"},"executable":"/t/live_run-1f"}"#;
-        assert_eq!(
-            test_program(test),
-            Some(("live_run".into(), "/t/live_run-1f".into()))
-        );
+        assert_eq!(test_program(test), Some(("live_run".into(), "/t/live_run-1f".into())));
         for other in [
             r#"{"reason":"compiler-artifact","target":{"kind":["bin"],"name":"observer"},"executable":"/t/observer"}"#,
             r#"{"reason":"compiler-artifact","target":{"kind":["lib"],"name":"observer"},"executable":null}"#,

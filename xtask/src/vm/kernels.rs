@@ -63,12 +63,7 @@ pub const KERNELS: &[Kernel] = &[
 pub const DEFAULT: &str = "6.12";
 
 const fn kernel(name: &'static str, suite: &'static str) -> Kernel {
-    Kernel {
-        name,
-        suite,
-        meta_package: "linux-image-cloud-amd64",
-        arch: &X86_64,
-    }
+    Kernel { name, suite, meta_package: "linux-image-cloud-amd64", arch: &X86_64 }
 }
 
 /// The kernels of these names, or the default one.
@@ -79,13 +74,10 @@ pub fn choose(names: &[String]) -> Result<Vec<&'static Kernel>> {
     let default = [DEFAULT.to_owned()];
     let names = if names.is_empty() { &default } else { names };
     let find = |name: &String| {
-        KERNELS
-            .iter()
-            .find(|kernel| kernel.name == name.as_str())
-            .ok_or_else(|| {
-                let known: Vec<_> = KERNELS.iter().map(|kernel| kernel.name).collect();
-                anyhow!("there is no kernel {name}; known are {}", known.join(", "))
-            })
+        KERNELS.iter().find(|kernel| kernel.name == name.as_str()).ok_or_else(|| {
+            let known: Vec<_> = KERNELS.iter().map(|kernel| kernel.name).collect();
+            anyhow!("there is no kernel {name}; known are {}", known.join(", "))
+        })
     };
     names.iter().map(find).collect()
 }
@@ -101,9 +93,6 @@ mod tests {
         let two = choose(&names(&["7.x", "5.10"])).unwrap();
         assert_eq!([two[0].suite, two[1].suite], ["sid", "bullseye"]);
         let error = choose(&names(&["6.6"])).unwrap_err().to_string();
-        assert_eq!(
-            error,
-            "there is no kernel 6.6; known are 5.10, 6.1, 6.12, 7.x"
-        );
+        assert_eq!(error, "there is no kernel 6.6; known are 5.10, 6.1, 6.12, 7.x");
     }
 }

@@ -44,12 +44,7 @@ pub struct Arguments {
     /// Kernels by name (see --list); 6.12 when none is named
     pub kernels: Vec<String>,
     /// Add to the kernel's command line, such as preempt=full
-    #[arg(
-        long,
-        value_name = "ARGS",
-        default_value = "",
-        allow_hyphen_values = true
-    )]
+    #[arg(long, value_name = "ARGS", default_value = "", allow_hyphen_values = true)]
     pub append: String,
     /// Virtual CPUs; one by default
     #[arg(long, value_name = "N")]
@@ -87,11 +82,7 @@ pub fn task(project: &Project, arguments: &Arguments) -> Result<ExitCode> {
     println!("vm: {counts}");
     // Who names a kernel wants it tried: skipped is not enough here.
     let good = counts.failed == 0 && counts.skipped == 0;
-    Ok(if good {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
+    Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 fn list(project: &Project) {
@@ -99,10 +90,7 @@ fn list(project: &Project) {
     for kernel in kernels::KERNELS {
         let state = fetch::cached(&cache(project), kernel);
         let state = state.map_or("not fetched".to_owned(), |image| image.package);
-        println!(
-            "  {:<8} {} {:<10} {state}",
-            kernel.name, kernel.arch.debian, kernel.suite
-        );
+        println!("  {:<8} {} {:<10} {state}", kernel.name, kernel.arch.debian, kernel.suite);
     }
     println!("tests:");
     for case in cases::smoke() {
@@ -138,18 +126,9 @@ pub fn run(project: &Project, arguments: &Arguments) -> Result<Counts> {
     let arch = first.kernel.arch;
     let live = arguments.live && arguments.commands.is_empty();
     let programs = build(project, arch, &cases, live)?;
-    cases.extend(
-        programs
-            .live_in_guest()
-            .iter()
-            .map(|(name, path)| cases::live(name, path)),
-    );
+    cases.extend(programs.live_in_guest().iter().map(|(name, path)| cases::live(name, path)));
     let initramfs = write_initramfs(project, arch, &programs, &first.busybox, &cases)?;
-    let longest = cases
-        .iter()
-        .map(|case| case.timeout_s)
-        .max()
-        .unwrap_or_default();
+    let longest = cases.iter().map(|case| case.timeout_s).max().unwrap_or_default();
     // Under --icount, guest time passes several times slower than ours.
     let by_default = (longest + 60) * if arguments.icount { 4 } else { 1 };
     let machine = Machine {
@@ -159,9 +138,8 @@ pub fn run(project: &Project, arguments: &Arguments) -> Result<Counts> {
         append: arguments.append.clone(),
         silence: Duration::from_secs(arguments.timeout.unwrap_or(by_default)),
     };
-    let results = side_by_side(&ready, |ready| {
-        try_kernel(project, &machine, ready, &initramfs, &cases)
-    });
+    let results =
+        side_by_side(&ready, |ready| try_kernel(project, &machine, ready, &initramfs, &cases));
     fs::remove_file(&initramfs)?;
     for result in results {
         counts += result?;
@@ -175,15 +153,10 @@ fn choose_cases(arguments: &Arguments) -> Result<Vec<Case>> {
             bail!("--command takes one line, not {line:?}");
         }
         let commands = (1..).zip(&arguments.commands);
-        return Ok(commands
-            .map(|(number, line)| cases::ad_hoc(number, line))
-            .collect());
+        return Ok(commands.map(|(number, line)| cases::ad_hoc(number, line)).collect());
     }
     let all = cases::smoke();
-    if let Some(unknown) = arguments
-        .tests
-        .iter()
-        .find(|name| all.iter().all(|c| c.name != **name))
+    if let Some(unknown) = arguments.tests.iter().find(|name| all.iter().all(|c| c.name != **name))
     {
         bail!("there is no test {unknown} (see cargo xtask vm --list)");
     }
@@ -211,16 +184,9 @@ fn available(project: &Project, kernel: &'static Kernel) -> Result<Ready> {
     let busybox = fetch::busybox(&cache(project), kernel).context("no busybox for the guest")?;
     if !was_cached {
         let took = started.elapsed().as_secs_f64();
-        println!(
-            "vm {}: fetched {} in {took:.1} s",
-            kernel.name, image.package
-        );
+        println!("vm {}: fetched {} in {took:.1} s", kernel.name, image.package);
     }
-    Ok(Ready {
-        kernel,
-        image,
-        busybox,
-    })
+    Ok(Ready { kernel, image, busybox })
 }
 
 fn build(project: &Project, arch: &Arch, cases: &[Case], live: bool) -> Result<guest::Programs> {
@@ -230,10 +196,7 @@ fn build(project: &Project, arch: &Arch, cases: &[Case], live: bool) -> Result<g
     }
     let started = Instant::now();
     let programs = guest::build(project, arch, observer, live)?;
-    println!(
-        "vm: the guest's programs built in {:.1} s",
-        started.elapsed().as_secs_f64()
-    );
+    println!("vm: the guest's programs built in {:.1} s", started.elapsed().as_secs_f64());
     Ok(programs)
 }
 
@@ -250,10 +213,7 @@ fn write_initramfs(
         command: case.command.clone(),
         files: case.files.clone(),
     });
-    let plan = Plan {
-        channel: arch.channel.to_owned(),
-        cases: planned.collect(),
-    };
+    let plan = Plan { channel: arch.channel.to_owned(), cases: planned.collect() };
     let folder = runs(project);
     fs::create_dir_all(&folder)?;
     let file = folder.join(format!("initramfs-{}.cpio", std::process::id()));
@@ -279,9 +239,9 @@ fn try_kernel(
     let boot = qemu::boot(machine, &ready.image.vmlinuz, initramfs, &folder)?;
     report::keep(&boot, &folder)?;
     let report = report::judge(cases, &boot);
-    let up = boot.ready_after.map_or("never up".to_owned(), |after| {
-        format!("up after {:.1} s", after.as_secs_f64())
-    });
+    let up = boot
+        .ready_after
+        .map_or("never up".to_owned(), |after| format!("up after {:.1} s", after.as_secs_f64()));
     // One call, so that two kernels' lines do not mix.
     println!(
         "vm {name}: {}: {up}, {:.1} s in all; kept in {}\n{}",
@@ -294,10 +254,7 @@ fn try_kernel(
 }
 
 fn indented(text: &str, prefix: &str) -> String {
-    text.lines()
-        .map(|line| format!("{prefix}{line}"))
-        .collect::<Vec<_>>()
-        .join("\n")
+    text.lines().map(|line| format!("{prefix}{line}")).collect::<Vec<_>>().join("\n")
 }
 
 /// Applies `action` to all items, a few at a time; the results keep the items' order.
@@ -358,16 +315,8 @@ mod tests {
         };
         assert_eq!(chosen(&[], &[]).unwrap(), ["doctor", "run-jsonl"]);
         assert_eq!(chosen(&["run-jsonl"], &[]).unwrap(), ["run-jsonl"]);
-        assert_eq!(
-            chosen(&[], &["true", "false"]).unwrap(),
-            ["command-1", "command-2"]
-        );
-        assert!(
-            chosen(&["docter"], &[])
-                .unwrap_err()
-                .to_string()
-                .contains("docter")
-        );
+        assert_eq!(chosen(&[], &["true", "false"]).unwrap(), ["command-1", "command-2"]);
+        assert!(chosen(&["docter"], &[]).unwrap_err().to_string().contains("docter"));
         assert!(chosen(&[], &["a\nb"]).is_err());
     }
 }

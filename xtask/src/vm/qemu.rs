@@ -66,10 +66,7 @@ pub fn boot(machine: &Machine, vmlinuz: &Path, initramfs: &Path, folder: &Path) 
         fs::write(old, "").with_context(|| format!("cannot write {}", old.display()))?;
     }
     let mut command = command(machine, vmlinuz, initramfs, &files);
-    command
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(File::create(&files.words)?);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(File::create(&files.words)?);
     let started = Instant::now();
     let child = command.spawn();
     let mut emulator =
@@ -115,36 +112,20 @@ impl Files {
 
 fn command(machine: &Machine, vmlinuz: &Path, initramfs: &Path, files: &Files) -> Command {
     let mut command = Command::new(machine.arch.qemu);
-    command
-        .args(machine.arch.machine)
-        .args(["-m", "1G", "-smp", &machine.smp.to_string()]);
+    command.args(machine.arch.machine).args(["-m", "1G", "-smp", &machine.smp.to_string()]);
     if machine.icount {
         // One instruction is 2 ns of guest time, and idle time passes at once.
         command.args(["-icount", "shift=1,sleep=off"]);
     }
     // A restart, which is what panic=-1 makes of a panic, ends the emulator.
-    command.args([
-        "-no-reboot",
-        "-display",
-        "none",
-        "-vga",
-        "none",
-        "-monitor",
-        "none",
-    ]);
+    command.args(["-no-reboot", "-display", "none", "-vga", "none", "-monitor", "none"]);
     command.args(["-nic", "none"]);
     for port in [&files.console, &files.results] {
-        command
-            .arg("-serial")
-            .arg(format!("file:{}", port.display()));
+        command.arg("-serial").arg(format!("file:{}", port.display()));
     }
     let console = machine.arch.console;
     let kernel_line = format!("console={console} panic=-1 rdinit=/init {}", machine.append);
-    command
-        .arg("-kernel")
-        .arg(vmlinuz)
-        .arg("-initrd")
-        .arg(initramfs);
+    command.arg("-kernel").arg(vmlinuz).arg("-initrd").arg(initramfs);
     command.args(["-append", kernel_line.trim_end()]);
     command
 }
@@ -213,10 +194,7 @@ mod tests {
         fs::create_dir_all(&folder).unwrap();
         let files = Files::in_folder(&folder);
         let mut shell = Command::new("sh");
-        shell
-            .args(["-c", script])
-            .current_dir(&folder)
-            .stderr(File::create(&files.words).unwrap());
+        shell.args(["-c", script]).current_dir(&folder).stderr(File::create(&files.words).unwrap());
         let mut emulator = Emulator(shell.spawn().unwrap());
         let result = watch(&mut emulator.0, &files, silence).unwrap();
         drop(emulator);
@@ -231,10 +209,7 @@ mod tests {
         assert_eq!(ended, Ended::ByGuest);
         assert!(ready.is_some());
         let (ended, ready) = watched("echo no such machine >&2; exit 1", long);
-        assert_eq!(
-            ended,
-            Ended::Failed("exit status: 1: no such machine".into())
-        );
+        assert_eq!(ended, Ended::Failed("exit status: 1: no such machine".into()));
         assert_eq!(ready, None);
         let short = Duration::from_millis(100);
         let (ended, _) = watched("exec sleep 60", short);

@@ -28,10 +28,7 @@ pub struct Report {
 /// Judges each case, and the guest as a whole.
 pub fn judge(cases: &[Case], boot: &Boot) -> Report {
     let outcomes = collect(&boot.stream.frames);
-    let mut report = Report {
-        counts: Counts::default(),
-        text: String::new(),
-    };
+    let mut report = Report { counts: Counts::default(), text: String::new() };
     for case in cases {
         let (verdict, took_ms) = match outcomes.get(case.name.as_str()) {
             Some(Some(outcome)) => (judge_case(case, outcome), Some(outcome.took_ms)),
@@ -84,16 +81,9 @@ fn judge_case(case: &Case, outcome: &Outcome) -> Result<Counts, String> {
 /// Why the guest did not run its plan to the end, if it did not.
 fn trouble(boot: &Boot) -> Option<String> {
     if boot.stream.frames.last() == Some(&Frame::Done) && boot.ended == Ended::ByGuest {
-        return boot
-            .stream
-            .broken
-            .as_ref()
-            .map(|why| format!("the results have {why}"));
+        return boot.stream.broken.as_ref().map(|why| format!("the results have {why}"));
     }
-    let panic = boot
-        .console
-        .lines()
-        .find(|line| line.contains("Kernel panic - not syncing"));
+    let panic = boot.console.lines().find(|line| line.contains("Kernel panic - not syncing"));
     if let Some(line) = panic {
         return Some(line.trim().to_owned());
     }
@@ -145,18 +135,11 @@ fn text(bytes: &[u8]) -> String {
 
 /// The last lines, indented, without what would steer the terminal.
 fn tail(text: &str, count: usize) -> String {
-    let lines: Vec<_> = text
-        .lines()
-        .filter(|line| !line.trim().is_empty())
-        .collect();
-    let shown = lines[lines.len().saturating_sub(count)..]
-        .iter()
-        .map(|line| {
-            let plain = line
-                .chars()
-                .map(|c| if c.is_control() && c != '\t' { '.' } else { c });
-            format!("      {}", plain.collect::<String>().trim_end_matches('.'))
-        });
+    let lines: Vec<_> = text.lines().filter(|line| !line.trim().is_empty()).collect();
+    let shown = lines[lines.len().saturating_sub(count)..].iter().map(|line| {
+        let plain = line.chars().map(|c| if c.is_control() && c != '\t' { '.' } else { c });
+        format!("      {}", plain.collect::<String>().trim_end_matches('.'))
+    });
     shown.collect::<Vec<_>>().join("\n")
 }
 
@@ -201,24 +184,14 @@ mod tests {
         let case = format!("command-{number}");
         vec![
             Frame::Begin { case: case.clone() },
-            Frame::Stderr {
-                case: case.clone(),
-                bytes: stderr.into(),
-            },
-            Frame::End {
-                case,
-                end,
-                took_ms: 1500,
-            },
+            Frame::Stderr { case: case.clone(), bytes: stderr.into() },
+            Frame::End { case, end, took_ms: 1500 },
         ]
     }
 
     fn boot(parts: &[Vec<Frame>], ended: Ended, console: &str) -> Boot {
         Boot {
-            stream: Stream {
-                frames: parts.concat(),
-                broken: None,
-            },
+            stream: Stream { frames: parts.concat(), broken: None },
             ready_after: None,
             took: Duration::ZERO,
             ended,
@@ -228,20 +201,9 @@ mod tests {
 
     #[test]
     fn a_failed_case_shows_its_command_and_words() {
-        let parts = [
-            ran(1, End::Exit(0), ""),
-            ran(2, End::Exit(3), "why\n"),
-            vec![Frame::Done],
-        ];
+        let parts = [ran(1, End::Exit(0), ""), ran(2, End::Exit(3), "why\n"), vec![Frame::Done]];
         let report = judge(&cases(), &boot(&parts, Ended::ByGuest, "console"));
-        assert_eq!(
-            report.counts,
-            Counts {
-                passed: 1,
-                failed: 1,
-                skipped: 0
-            }
-        );
+        assert_eq!(report.counts, Counts { passed: 1, failed: 1, skipped: 0 });
         for part in [
             "ok      command-1",
             "1.5 s",
@@ -257,22 +219,10 @@ mod tests {
 
     #[test]
     fn a_panic_fails_the_open_case_and_those_after_it() {
-        let parts = [vec![
-            Frame::Ready,
-            Frame::Begin {
-                case: "command-1".into(),
-            },
-        ]];
+        let parts = [vec![Frame::Ready, Frame::Begin { case: "command-1".into() }]];
         let console = "booting\r\n[ 3.1] Kernel panic - not syncing: sysrq triggered crash\r\n";
         let report = judge(&cases(), &boot(&parts, Ended::ByGuest, console));
-        assert_eq!(
-            report.counts,
-            Counts {
-                passed: 0,
-                failed: 2,
-                skipped: 0
-            }
-        );
+        assert_eq!(report.counts, Counts { passed: 0, failed: 2, skipped: 0 });
         for part in [
             "the guest ended while it ran",
             "not reached",
@@ -288,19 +238,8 @@ mod tests {
         let parts = [ran(1, End::Exit(0), ""), vec![Frame::Done]];
         let hung = Ended::Hung(Duration::from_secs(180));
         let report = judge(&cases()[..1], &boot(&parts, hung, ""));
-        assert_eq!(
-            report.counts,
-            Counts {
-                passed: 1,
-                failed: 1,
-                skipped: 0
-            }
-        );
-        assert!(
-            report.text.contains("nothing came from it for 180 s"),
-            "{}",
-            report.text
-        );
+        assert_eq!(report.counts, Counts { passed: 1, failed: 1, skipped: 0 });
+        assert!(report.text.contains("nothing came from it for 180 s"), "{}", report.text);
         let early = boot(&parts[..1], Ended::ByGuest, "");
         assert_eq!(judge(&cases()[..1], &early).counts.failed, 1);
         let good = boot(&parts, Ended::ByGuest, "");

@@ -18,16 +18,8 @@ const DEBIAN_SUITES: &[&str] = &[
     "oldoldstable",
 ];
 /// Fields that say what is fetched; all others say how it is reached and trusted, and are kept.
-const WHAT_FIELDS: &[&str] = &[
-    "types",
-    "uris",
-    "suites",
-    "components",
-    "architectures",
-    "enabled",
-    "languages",
-    "targets",
-];
+const WHAT_FIELDS: &[&str] =
+    &["types", "uris", "suites", "components", "architectures", "enabled", "languages", "targets"];
 
 /// One source of packages: the fields of a deb822 paragraph, in order, names as written.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,10 +29,7 @@ pub struct Source {
 
 impl Source {
     fn get(&self, name: &str) -> &str {
-        let found = self
-            .fields
-            .iter()
-            .find(|(known, _)| known.eq_ignore_ascii_case(name));
+        let found = self.fields.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
         found.map_or("", |(_, value)| value.trim())
     }
 
@@ -53,9 +42,7 @@ impl Source {
         !self.get("enabled").eq_ignore_ascii_case("no")
             && self.words("types").any(|word| word == "deb")
             && self.words("components").any(|word| word == "main")
-            && self
-                .words("suites")
-                .any(|word| DEBIAN_SUITES.contains(&word))
+            && self.words("suites").any(|word| DEBIAN_SUITES.contains(&word))
     }
 
     /// The same archive, reached and trusted in the same way, but this suite and no more of it than the
@@ -99,17 +86,12 @@ pub fn debian_mirror(etc_apt: &Path) -> Result<Source> {
             return Ok(source);
         }
     }
-    bail!(
-        "the apt sources in {} name no Debian mirror",
-        etc_apt.display()
-    )
+    bail!("the apt sources in {} name no Debian mirror", etc_apt.display())
 }
 
 /// Reads the one-line form, `deb [option=value …] URI SUITE COMPONENT…`.
 fn parse_list(text: &str) -> Vec<Source> {
-    let lines = text
-        .lines()
-        .map(|line| line.split('#').next().unwrap_or_default().trim());
+    let lines = text.lines().map(|line| line.split('#').next().unwrap_or_default().trim());
     lines.filter_map(parse_list_line).collect()
 }
 
@@ -130,10 +112,7 @@ fn parse_list_line(line: &str) -> Option<Source> {
         field("Suites", suite),
         field("Components", &components),
     ];
-    for (name, value) in options
-        .split_whitespace()
-        .filter_map(|option| option.split_once('='))
-    {
+    for (name, value) in options.split_whitespace().filter_map(|option| option.split_once('=')) {
         // The names are those of the other form, but for the three that have a short one.
         let name = match name.trim_end_matches(['+', '-']) {
             "arch" => "Architectures",
@@ -157,9 +136,7 @@ fn parse_deb822(text: &str) -> Vec<Source> {
         }
         if line.trim().is_empty() {
             if !fields.is_empty() {
-                sources.push(Source {
-                    fields: std::mem::take(&mut fields),
-                });
+                sources.push(Source { fields: std::mem::take(&mut fields) });
             }
         } else if line.starts_with([' ', '\t']) {
             if let Some((_, value)) = fields.last_mut() {
@@ -198,9 +175,7 @@ Signed-By: /usr/share/keyrings/debian-archive-keyring.gpg
 
     fn debian(sources: Vec<Source>) -> Vec<String> {
         let found = sources.iter().filter(|source| source.is_debian());
-        found
-            .map(|source| source.with_suite("trixie", "amd64"))
-            .collect()
+        found.map(|source| source.with_suite("trixie", "amd64")).collect()
     }
 
     #[test]
@@ -208,12 +183,10 @@ Signed-By: /usr/share/keyrings/debian-archive-keyring.gpg
         let found = debian(parse_deb822(DEB822));
         assert_eq!(
             found,
-            [
-                "Types: deb\nURIs: http://mirror.example/debian\nSuites: trixie\nComponents: main\n\
+            ["Types: deb\nURIs: http://mirror.example/debian\nSuites: trixie\nComponents: main\n\
               Architectures: amd64\nTargets: Packages\n\
               Signed-By:\n -----BEGIN PGP PUBLIC KEY BLOCK-----\n .\n mDMEY865UxYJKwYB\n \
-              -----END PGP PUBLIC KEY BLOCK-----\n"
-            ]
+              -----END PGP PUBLIC KEY BLOCK-----\n"]
         );
     }
 
@@ -228,31 +201,17 @@ deb [ arch=amd64,arm64 signed-by=/k/a.gpg check-valid-until=no ] http://m.exampl
         let found = debian(parse_list(text));
         assert_eq!(
             found,
-            [
-                "Types: deb\nURIs: http://m.example/debian\nSuites: trixie\nComponents: main\n\
+            ["Types: deb\nURIs: http://m.example/debian\nSuites: trixie\nComponents: main\n\
               Architectures: amd64\nTargets: Packages\n\
-              signed-by: /k/a.gpg\ncheck-valid-until: no\n"
-            ]
+              signed-by: /k/a.gpg\ncheck-valid-until: no\n"]
         );
     }
 
     #[test]
     fn other_distributions_and_disabled_sources_are_no_mirror() {
-        assert_eq!(
-            debian(parse_list("deb http://u.example/ubuntu noble main\n")).len(),
-            0
-        );
-        assert_eq!(
-            debian(parse_list(
-                "deb http://s.example/d bookworm-security main\n"
-            ))
-            .len(),
-            0
-        );
-        assert_eq!(
-            debian(parse_list("deb\ndeb [broken http://x y main\n")).len(),
-            0
-        );
+        assert_eq!(debian(parse_list("deb http://u.example/ubuntu noble main\n")).len(), 0);
+        assert_eq!(debian(parse_list("deb http://s.example/d bookworm-security main\n")).len(), 0);
+        assert_eq!(debian(parse_list("deb\ndeb [broken http://x y main\n")).len(), 0);
         let off = format!("Enabled: no\n{DEB822}");
         assert_eq!(debian(parse_deb822(&off)).len(), 0);
     }
@@ -263,11 +222,7 @@ deb [ arch=amd64,arm64 signed-by=/k/a.gpg check-valid-until=no ] http://m.exampl
         let parts = folder.join("sources.list.d");
         fs::create_dir_all(&parts).unwrap();
         assert!(debian_mirror(&folder).is_err());
-        fs::write(
-            parts.join("z.list.disabled"),
-            "deb http://no.example/d sid main\n",
-        )
-        .unwrap();
+        fs::write(parts.join("z.list.disabled"), "deb http://no.example/d sid main\n").unwrap();
         fs::write(parts.join("b.sources"), DEB822).unwrap();
         fs::write(parts.join("c.list"), "deb http://late.example/d sid main\n").unwrap();
         let mirror = debian_mirror(&folder).unwrap();

@@ -22,15 +22,12 @@ impl Config {
     /// Reads the configuration of the kernel of this release. `/proc/config.gz` is left alone: it
     /// would need an inflater, for what is only a cross-check and a last resort.
     pub(super) fn read(release: &str) -> Option<Self> {
-        [
-            format!("/boot/config-{release}"),
-            format!("/lib/modules/{release}/config"),
-        ]
-        .iter()
-        .find_map(|path| super::super::read_text(path))
-        .map(|text| Self::parse(&text))
-        // An empty or foreign file says nothing, not "everything is off".
-        .filter(|config| config.hz().is_some())
+        [format!("/boot/config-{release}"), format!("/lib/modules/{release}/config")]
+            .iter()
+            .find_map(|path| super::super::read_text(path))
+            .map(|text| Self::parse(&text))
+            // An empty or foreign file says nothing, not "everything is off".
+            .filter(|config| config.hz().is_some())
     }
 
     /// Whether an option (without `CONFIG_`) is `y`.
@@ -57,21 +54,12 @@ mod tests {
         assert_eq!(config.hz(), Some(1000));
         assert!(config.is_set("PREEMPT_NONE"));
         assert!(!config.is_set("PREEMPT") && !config.is_set("X") && !config.is_set("BROKEN"));
-        assert_eq!(
-            config.options.get("LOCALVERSION").map(String::as_str),
-            Some("-a=b")
-        );
+        assert_eq!(config.options.get("LOCALVERSION").map(String::as_str), Some("-a=b"));
     }
 
     #[test]
     fn odd_text_sets_nothing() {
-        for text in [
-            "",
-            "\0\0\u{1f}binary",
-            "CONFIG_",
-            "HZ=250",
-            "CONFIG_HZ=many",
-        ] {
+        for text in ["", "\0\0\u{1f}binary", "CONFIG_", "HZ=250", "CONFIG_HZ=many"] {
             assert_eq!(Config::parse(text).hz(), None, "{text:?}");
         }
     }

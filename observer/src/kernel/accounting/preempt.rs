@@ -184,10 +184,7 @@ pub(super) fn from_kernel_log() -> Option<Preempt> {
         match log.read(&mut buffer) {
             Ok(0) => break,
             Ok(length) => {
-                let record = buffer
-                    .get(..length)
-                    .map(String::from_utf8_lossy)
-                    .unwrap_or_default();
+                let record = buffer.get(..length).map(String::from_utf8_lossy).unwrap_or_default();
                 last = from_log_record(&record).or(last);
             }
             // EPIPE: the record was overwritten meanwhile; the next read goes on with the oldest
@@ -225,14 +222,8 @@ mod tests {
 
     #[test]
     fn the_debug_file_marks_the_active_model() {
-        assert_eq!(
-            from_debug_file("(none) voluntary full \n"),
-            Some(Preempt::None)
-        );
-        assert_eq!(
-            from_debug_file("none voluntary (full)"),
-            Some(Preempt::Full)
-        );
+        assert_eq!(from_debug_file("(none) voluntary full \n"), Some(Preempt::None));
+        assert_eq!(from_debug_file("none voluntary (full)"), Some(Preempt::Full));
         assert_eq!(from_debug_file("full (lazy) \n"), Some(Preempt::Lazy));
         for odd in ["", "none full", "(", "()", "(other)", "(full", "full)"] {
             assert_eq!(from_debug_file(odd), None, "{odd}");
@@ -242,29 +233,16 @@ mod tests {
     #[test]
     fn the_last_valid_word_of_the_command_line_counts() {
         assert_eq!(from_cmdline("quiet preempt=full ro"), Some(Preempt::Full));
-        assert_eq!(
-            from_cmdline("preempt=full preempt=none preempt=odd"),
-            Some(Preempt::None)
-        );
+        assert_eq!(from_cmdline("preempt=full preempt=none preempt=odd"), Some(Preempt::None));
         assert_eq!(from_cmdline("quiet -- preempt=full"), None);
-        for odd in [
-            "",
-            "preempt",
-            "preempt=",
-            "xpreempt=full",
-            "preempt=rt",
-            "preempt=unknown",
-        ] {
+        for odd in ["", "preempt", "preempt=", "xpreempt=full", "preempt=rt", "preempt=unknown"] {
             assert_eq!(from_cmdline(odd), None, "{odd}");
         }
     }
 
     #[test]
     fn only_the_kernel_is_believed_in_its_log() {
-        assert_eq!(
-            from_log_record("6,87,202258,-;Dynamic Preempt: none\n"),
-            Some(Preempt::None)
-        );
+        assert_eq!(from_log_record("6,87,202258,-;Dynamic Preempt: none\n"), Some(Preempt::None));
         let with_dictionary = "6,1,2,-;Dynamic Preempt: lazy\n SUBSYSTEM=x\n";
         assert_eq!(from_log_record(with_dictionary), Some(Preempt::Lazy));
         for odd in [
@@ -308,56 +286,25 @@ mod tests {
     fn a_kernel_without_a_choice_ignores_the_command_line() {
         let none = config("CONFIG_PREEMPT_NONE=y");
         let cmdline = Some("preempt=full");
-        let silent = Sources {
-            version: SILENT,
-            cmdline,
-            ..Sources::default()
-        };
+        let silent = Sources { version: SILENT, cmdline, ..Sources::default() };
         assert_eq!(decide(silent), Preempt::Unknown);
-        assert_eq!(
-            decide(Sources {
-                config: Some(&none),
-                ..silent
-            }),
-            Preempt::None
-        );
-        let fixed = Sources {
-            version: STATIC,
-            ..Sources::default()
-        };
+        assert_eq!(decide(Sources { config: Some(&none), ..silent }), Preempt::None);
+        let fixed = Sources { version: STATIC, ..Sources::default() };
         assert_eq!(decide(fixed), Preempt::Full);
-        assert_eq!(
-            decide(Sources {
-                knows_lazy: true,
-                ..fixed
-            }),
-            Preempt::Unknown
-        );
+        assert_eq!(decide(Sources { knows_lazy: true, ..fixed }), Preempt::Unknown);
         let lazy = config("CONFIG_PREEMPT_LAZY=y\nCONFIG_PREEMPT_BUILD=y");
         assert_eq!(
-            decide(Sources {
-                knows_lazy: true,
-                config: Some(&lazy),
-                ..fixed
-            }),
+            decide(Sources { knows_lazy: true, config: Some(&lazy), ..fixed }),
             Preempt::Lazy
         );
     }
 
     #[test]
     fn every_model_reads_back_from_its_name() {
-        for model in [
-            Preempt::None,
-            Preempt::Voluntary,
-            Preempt::Full,
-            Preempt::Lazy,
-        ] {
+        for model in [Preempt::None, Preempt::Voluntary, Preempt::Full, Preempt::Lazy] {
             assert_eq!(Preempt::from_word(&model.to_string()), Some(model));
         }
         assert_eq!(Preempt::from_word("rt"), None);
-        assert_eq!(
-            format!("{:>5}|{}", Preempt::Rt, Preempt::Unknown),
-            "   rt|unknown"
-        );
+        assert_eq!(format!("{:>5}|{}", Preempt::Rt, Preempt::Unknown), "   rt|unknown");
     }
 }

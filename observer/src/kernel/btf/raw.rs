@@ -156,13 +156,7 @@ impl Blob {
         let offsets = walk_types(&bytes, &sections)?;
         let index = NameIndex::build(&bytes, &sections, &offsets);
         let Sections { types, strings, .. } = sections;
-        Ok(Self {
-            bytes,
-            strings,
-            types_start: types.start,
-            offsets,
-            index,
-        })
+        Ok(Self { bytes, strings, types_start: types.start, offsets, index })
     }
 
     pub(super) fn bytes(&self) -> &[u8] {
@@ -197,9 +191,7 @@ impl Blob {
         let tail = self.string_tail(offset);
         let tail = tail.get(..MAX_NAME).unwrap_or(tail);
         let end = tail.iter().position(|byte| *byte == 0).unwrap_or(0);
-        tail.get(..end)
-            .and_then(|name| str::from_utf8(name).ok())
-            .unwrap_or("")
+        tail.get(..end).and_then(|name| str::from_utf8(name).ok()).unwrap_or("")
     }
 
     pub(super) fn name_is(&self, offset: u32, name: &str) -> bool {
@@ -210,12 +202,9 @@ impl Blob {
 
     /// All types of the wanted kinds that have this name, lowest id first.
     pub(super) fn named(&self, name: &str, wanted: fn(Kind) -> bool) -> impl Iterator<Item = Type> {
-        self.index
-            .candidates(hash(name.as_bytes()))
-            .filter_map(move |id| {
-                self.ty(id)
-                    .filter(|ty| wanted(ty.kind) && self.name_is(ty.name, name))
-            })
+        self.index.candidates(hash(name.as_bytes())).filter_map(move |id| {
+            self.ty(id).filter(|ty| wanted(ty.kind) && self.name_is(ty.name, name))
+        })
     }
 
     fn string_tail(&self, offset: u32) -> &[u8] {
@@ -250,9 +239,7 @@ impl Sections {
             return Err(BtfError::OtherEndian);
         }
         if magic != MAGIC {
-            return Err(BtfError::Malformed(
-                "it does not begin with the magic number of BTF",
-            ));
+            return Err(BtfError::Malformed("it does not begin with the magic number of BTF"));
         }
         match bytes.get(2) {
             Some(1) => {}
@@ -267,31 +254,19 @@ impl Sections {
         }
         let section = |at: usize| {
             let start = header_len.checked_add(word(at)? as usize);
-            let end = start
-                .zip(word(at + 4).ok())
-                .and_then(|(s, len)| s.checked_add(len as usize));
+            let end = start.zip(word(at + 4).ok()).and_then(|(s, len)| s.checked_add(len as usize));
             match (start, end) {
                 (Some(start), Some(end)) if end <= bytes.len() => Ok(start..end),
                 _ => Err(BtfError::Malformed("a section reaches beyond its end")),
             }
         };
         let (types, strings) = (section(8)?, section(16)?);
-        let layout = if header_len >= HEADER_LEN + 8 {
-            section(24)?
-        } else {
-            0..0
-        };
+        let layout = if header_len >= HEADER_LEN + 8 { section(24)? } else { 0..0 };
         let text = &bytes[strings.clone()];
         if text.first() != Some(&0) || text.last() != Some(&0) {
-            return Err(BtfError::Malformed(
-                "its strings do not begin and end with a NUL",
-            ));
+            return Err(BtfError::Malformed("its strings do not begin and end with a NUL"));
         }
-        Ok(Self {
-            types,
-            strings,
-            layout,
-        })
+        Ok(Self { types, strings, layout })
     }
 }
 
@@ -311,10 +286,7 @@ fn walk_types(bytes: &[u8], sections: &Sections) -> Result<Vec<u32>, BtfError> {
             Some(known) => known.extra_len(vlen),
             None => None,
         };
-        let extra = extra.ok_or(BtfError::UnknownKind {
-            id: offsets.len() + 1,
-            kind,
-        })?;
+        let extra = extra.ok_or(BtfError::UnknownKind { id: offsets.len() + 1, kind })?;
         let end = at.saturating_add(TYPE_LEN).saturating_add(extra);
         if end > types.len() {
             return Err(BtfError::Malformed("a type is cut short"));
@@ -331,8 +303,7 @@ fn walk_types(bytes: &[u8], sections: &Sections) -> Result<Vec<u32>, BtfError> {
 fn newer_len(layout: &[u8], kind: u8, vlen: usize) -> Option<usize> {
     let at = usize::from(kind) * 4;
     let (info, element) = (layout.get(at)?, layout.get(at + 1)?);
-    vlen.checked_mul(usize::from(*element))?
-        .checked_add(usize::from(*info))
+    vlen.checked_mul(usize::from(*element))?.checked_add(usize::from(*info))
 }
 
 fn type_at(bytes: &[u8], at: usize) -> Option<Type> {
@@ -357,10 +328,7 @@ fn vlen(info: u32) -> u32 {
 }
 
 fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
-    bytes
-        .get(at..)?
-        .first_chunk::<4>()
-        .map(|raw| u32::from_ne_bytes(*raw))
+    bytes.get(at..)?.first_chunk::<4>().map(|raw| u32::from_ne_bytes(*raw))
 }
 
 /// Chained hash table from names to type ids. std's `HashMap` would need its own copy of the names,
@@ -375,10 +343,7 @@ struct NameIndex {
 impl NameIndex {
     fn build(bytes: &[u8], sections: &Sections, offsets: &[u32]) -> Self {
         let count = offsets.len();
-        let mut index = Self {
-            heads: vec![0; count.next_power_of_two()],
-            next: vec![0; count],
-        };
+        let mut index = Self { heads: vec![0; count.next_power_of_two()], next: vec![0; count] };
         // Backwards, because an insertion goes to the front of its chain.
         for (slot, offset) in offsets.iter().enumerate().rev() {
             let ty = type_at(bytes, sections.types.start + *offset as usize);
@@ -417,8 +382,7 @@ fn fnv_step(hash: u32, byte: u8) -> u32 {
 }
 
 fn hash(name: &[u8]) -> u32 {
-    name.iter()
-        .fold(FNV_START, |hash, byte| fnv_step(hash, *byte))
+    name.iter().fold(FNV_START, |hash, byte| fnv_step(hash, *byte))
 }
 
 /// The hash of the bytes before the first NUL; `None` when there is no NUL.

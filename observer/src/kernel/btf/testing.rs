@@ -20,12 +20,7 @@ pub(crate) const BOOL: u32 = 4 << 24;
 
 impl Builder {
     pub(crate) fn new() -> Self {
-        Self {
-            types: Vec::new(),
-            strings: vec![0],
-            layout: Vec::new(),
-            count: 0,
-        }
+        Self { types: Vec::new(), strings: vec![0], layout: Vec::new(), count: 0 }
     }
 
     /// The offset of a new string; 0 for the empty one.
@@ -91,19 +86,15 @@ impl Builder {
         size: u32,
         members: &[(&str, u32, u32)],
     ) -> u32 {
-        let words: Vec<u32> = members
-            .iter()
-            .flat_map(|(name, ty, at)| [self.string(name), *ty, *at])
-            .collect();
+        let words: Vec<u32> =
+            members.iter().flat_map(|(name, ty, at)| [self.string(name), *ty, *at]).collect();
         self.record(name, info | members.len() as u32, size, &words)
     }
 
     /// A FUNC_PROTO; parameters are (name, type).
     pub(crate) fn proto(&mut self, params: &[(&str, u32)]) -> u32 {
-        let words: Vec<u32> = params
-            .iter()
-            .flat_map(|(name, ty)| [self.string(name), *ty])
-            .collect();
+        let words: Vec<u32> =
+            params.iter().flat_map(|(name, ty)| [self.string(name), *ty]).collect();
         self.record("", 13 << 24 | params.len() as u32, 0, &words)
     }
 
@@ -124,10 +115,8 @@ impl Builder {
 
     /// An ENUM; `flag` is 0 or [`FLAG`].
     pub(crate) fn enumeration(&mut self, name: &str, flag: u32, values: &[(&str, i32)]) -> u32 {
-        let words: Vec<u32> = values
-            .iter()
-            .flat_map(|(name, value)| [self.string(name), *value as u32])
-            .collect();
+        let words: Vec<u32> =
+            values.iter().flat_map(|(name, value)| [self.string(name), *value as u32]).collect();
         self.record(name, 6 << 24 | flag | values.len() as u32, 4, &words)
     }
 

@@ -6,24 +6,13 @@ use super::{
 };
 
 fn plain(offset: u64, size: u64) -> Option<Member> {
-    Some(Member {
-        offset,
-        size,
-        bitfield: None,
-    })
+    Some(Member { offset, size, bitfield: None })
 }
 
 fn bits(offset: u64, size: u64, shift: u32, width: u32) -> Option<Member> {
-    let shift = if cfg!(target_endian = "little") {
-        shift
-    } else {
-        size as u32 * 8 - shift - width
-    };
-    Some(Member {
-        offset,
-        size,
-        bitfield: Some(Bitfield { shift, width }),
-    })
+    let shift =
+        if cfg!(target_endian = "little") { shift } else { size as u32 * 8 - shift - width };
+    Some(Member { offset, size, bitfield: Some(Bitfield { shift, width }) })
 }
 
 /// A bit of everything: what the property tests damage.
@@ -37,11 +26,8 @@ fn sample() -> Builder {
     let volatile = b.reference(9, "", u32_);
     let tag = b.reference(18, "user", volatile);
     let inner = b.union("", 8, &[("donor", u64_, 0), ("curr", u64_, 0)]);
-    let entity = b.strukt(
-        "sched_entity",
-        24,
-        &[("load", u64_, 0), ("sum_exec_runtime", u64_, 128)],
-    );
+    let entity =
+        b.strukt("sched_entity", 24, &[("load", u64_, 0), ("sum_exec_runtime", u64_, 128)]);
     let comm = b.array(int, 4);
     let task = b.composite(
         4 << 24 | FLAG,
@@ -59,19 +45,10 @@ fn sample() -> Builder {
     let pointer = b.pointer(task);
     b.tracepoint(
         "sched_switch",
-        &[
-            ("preempt", bool_),
-            ("prev", pointer),
-            ("next", pointer),
-            ("prev_state", u32_),
-        ],
+        &[("preempt", bool_), ("prev", pointer), ("next", pointer), ("prev_state", u32_)],
     );
     b.func("wakeup_preempt", &[("p", pointer), ("flags", int)]);
-    b.enumeration(
-        "bpf_func_id",
-        0,
-        &[("BPF_FUNC_unspec", 0), ("BPF_FUNC_task_pt_regs", 175)],
-    );
+    b.enumeration("bpf_func_id", 0, &[("BPF_FUNC_unspec", 0), ("BPF_FUNC_task_pt_regs", 175)]);
     b.enumeration64("big", &[("BIG_ONE", 1 << 40)]);
     b.record("cpu_info", 14 << 24, int, &[1]);
     b.record(".data..percpu", 15 << 24 | 1, 4, &[int, 0, 4]);
@@ -86,10 +63,7 @@ fn finds_members_through_anonymous_and_embedded_structs() {
     let btf = sample().build();
     assert_eq!(btf.member("task_struct", "__state"), plain(0, 4));
     assert_eq!(btf.member("task_struct", "curr"), plain(8, 8));
-    assert_eq!(
-        btf.member("task_struct", "se.sum_exec_runtime"),
-        plain(32, 8)
-    );
+    assert_eq!(btf.member("task_struct", "se.sum_exec_runtime"), plain(32, 8));
     assert_eq!(btf.member("task_struct", "se"), plain(16, 24));
     assert_eq!(btf.member("task_struct", "comm"), plain(40, 16));
     assert_eq!(btf.member("task_struct", "nothing"), None);
@@ -120,23 +94,10 @@ fn reads_bitfields_of_structs_with_the_kind_flag() {
     assert_eq!(btf.member("task_struct", "flag_a"), bits(4, 4, 0, 1));
     assert_eq!(btf.member("task_struct", "flag_b"), bits(4, 4, 1, 3));
     assert_eq!(btf.member("task_struct", "flag_b.x"), None);
-    let field = btf
-        .member("task_struct", "flag_b")
-        .and_then(|member| member.bitfield);
-    let loaded = if cfg!(target_endian = "little") {
-        0b1010
-    } else {
-        0b101 << 28
-    };
+    let field = btf.member("task_struct", "flag_b").and_then(|member| member.bitfield);
+    let loaded = if cfg!(target_endian = "little") { 0b1010 } else { 0b101 << 28 };
     assert_eq!(field.map(|field| field.extract(loaded)), Some(0b101));
-    assert_eq!(
-        Bitfield {
-            shift: 0,
-            width: 64
-        }
-        .extract(u64::MAX),
-        u64::MAX
-    );
+    assert_eq!(Bitfield { shift: 0, width: 64 }.extract(u64::MAX), u64::MAX);
 }
 
 #[test]
@@ -145,11 +106,7 @@ fn reads_bitfields_of_structs_without_the_kind_flag() {
     let narrow = b.record("unsigned int", 1 << 24, 4, &[3]);
     let skipped = b.record("unsigned int", 1 << 24, 4, &[2 << 16 | 5]);
     let whole = b.int("unsigned int", 4, 0);
-    b.strukt(
-        "old",
-        12,
-        &[("a", narrow, 32), ("b", skipped, 35), ("c", whole, 64)],
-    );
+    b.strukt("old", 12, &[("a", narrow, 32), ("b", skipped, 35), ("c", whole, 64)]);
     let btf = b.build();
     assert_eq!(btf.member("old", "a"), bits(4, 4, 0, 3));
     assert_eq!(btf.member("old", "b"), bits(4, 4, 5, 5));
@@ -162,12 +119,7 @@ fn widens_the_load_of_a_bitfield_that_straddles() {
     let byte = b.int("unsigned char", 1, 0);
     let long = b.int("long", 8, SIGNED);
     let info = 4 << 24 | FLAG;
-    b.composite(
-        info,
-        "packed",
-        9,
-        &[("a", byte, 5 | 6 << 24), ("b", long, 60 | 12 << 24)],
-    );
+    b.composite(info, "packed", 9, &[("a", byte, 5 | 6 << 24), ("b", long, 60 | 12 << 24)]);
     let btf = b.build();
     assert_eq!(btf.member("packed", "a"), bits(0, 2, 5, 6));
     assert_eq!(btf.member("packed", "b"), bits(7, 2, 4, 12));
@@ -188,12 +140,7 @@ fn follows_typedefs_and_gives_up_on_a_circle() {
     b.strukt(
         "s",
         8,
-        &[
-            ("fine", id, 0),
-            ("endless", circle, 32),
-            ("", circle, 0),
-            ("last", int, 32),
-        ],
+        &[("fine", id, 0), ("endless", circle, 32), ("", circle, 0), ("last", int, 32)],
     );
     let btf = b.build();
     assert_eq!(btf.member("s", "fine"), plain(0, 4));
@@ -245,10 +192,7 @@ fn reads_enumerators() {
     b.enumeration("signed", FLAG, &[("MINUS", -2)]);
     b.enumeration("", 0, &[("TRACE_X", 9), ("TOP", -1)]);
     let btf = b.build();
-    assert_eq!(
-        btf.enum_value("bpf_func_id", "BPF_FUNC_task_pt_regs"),
-        Some(175)
-    );
+    assert_eq!(btf.enum_value("bpf_func_id", "BPF_FUNC_task_pt_regs"), Some(175));
     assert_eq!(btf.enum_value("bpf_func_id", "BPF_FUNC_task"), None);
     assert_eq!(btf.enum_value("nothing", "BPF_FUNC_task_pt_regs"), None);
     assert_eq!(btf.enumerator("BPF_FUNC_task_pt_regs"), Some(175));
@@ -288,20 +232,10 @@ fn tells_the_three_forms_of_sched_switch_apart() {
         assert_eq!(args.len(), form.len());
         assert_eq!(args[0].ty, ArgType::Bool);
         for (nth, place) in places.iter().enumerate() {
-            assert_eq!(
-                nth_pointer_to(&args, "task_struct", nth),
-                Some(*place),
-                "{form:?}"
-            );
+            assert_eq!(nth_pointer_to(&args, "task_struct", nth), Some(*place), "{form:?}");
         }
         assert_eq!(nth_pointer_to(&args, "task_struct", 2), None);
-        let state = args.iter().position(|arg| {
-            arg.ty
-                == ArgType::Int {
-                    size: 4,
-                    signed: false,
-                }
-        });
+        let state = args.iter().position(|arg| arg.ty == ArgType::Int { size: 4, signed: false });
         assert_eq!(state, form.iter().position(|arg| *arg == "state"));
     }
 }
@@ -315,45 +249,18 @@ fn describes_the_other_types_of_arguments() {
     let to_later = b.pointer(later);
     let to_long = b.pointer(long);
     let state = b.enumeration("state", 0, &[("A", 0)]);
-    let args = [
-        ("when", long_t),
-        ("l", to_later),
-        ("p", to_long),
-        ("s", state),
-        ("v", 0),
-        ("x", 99),
-    ];
+    let args =
+        [("when", long_t), ("l", to_later), ("p", to_long), ("s", state), ("v", 0), ("x", 99)];
     b.tracepoint("t", &args);
     b.func("f", &args);
     let btf = b.build();
     let wanted = [
-        Arg {
-            name: "when",
-            ty: ArgType::Int {
-                size: 8,
-                signed: true,
-            },
-        },
-        Arg {
-            name: "l",
-            ty: ArgType::PointerTo("later"),
-        },
-        Arg {
-            name: "p",
-            ty: ArgType::Pointer,
-        },
-        Arg {
-            name: "s",
-            ty: ArgType::Other,
-        },
-        Arg {
-            name: "v",
-            ty: ArgType::Other,
-        },
-        Arg {
-            name: "x",
-            ty: ArgType::Other,
-        },
+        Arg { name: "when", ty: ArgType::Int { size: 8, signed: true } },
+        Arg { name: "l", ty: ArgType::PointerTo("later") },
+        Arg { name: "p", ty: ArgType::Pointer },
+        Arg { name: "s", ty: ArgType::Other },
+        Arg { name: "v", ty: ArgType::Other },
+        Arg { name: "x", ty: ArgType::Other },
     ];
     assert_eq!(btf.tracepoint_args("t").as_deref(), Some(&wanted[..]));
     assert_eq!(btf.func_args("f").as_deref(), Some(&wanted[..]));
@@ -387,17 +294,11 @@ fn skips_newer_kinds_by_the_layout_section() {
     b.record("", 20 << 24 | 2, 8, &[2, 7, 7]);
     b.func("behind", &[]);
     let unknown = Btf::parse(b.bytes());
-    assert!(
-        matches!(unknown, Err(BtfError::UnknownKind { kind: 20, .. })),
-        "no layout section"
-    );
+    assert!(matches!(unknown, Err(BtfError::UnknownKind { kind: 20, .. })), "no layout section");
     b.layout(20, 4, 4);
     let btf = b.build();
     assert!(btf.has_func("behind"));
-    assert_eq!(
-        btf.member("task_struct", "se.sum_exec_runtime"),
-        plain(32, 8)
-    );
+    assert_eq!(btf.member("task_struct", "se.sum_exec_runtime"), plain(32, 8));
 }
 
 #[test]
@@ -424,21 +325,11 @@ fn refuses_what_is_no_btf() {
     assert!(matches!(Btf::parse(magic), Err(BtfError::Malformed(_))));
     let mut kind = good.clone();
     // The kind byte of the first type's info.
-    let at = if cfg!(target_endian = "little") {
-        24 + 7
-    } else {
-        24 + 4
-    };
+    let at = if cfg!(target_endian = "little") { 24 + 7 } else { 24 + 4 };
     kind[at] = 0;
-    assert!(matches!(
-        Btf::parse(kind),
-        Err(BtfError::UnknownKind { id: 1, kind: 0 })
-    ));
+    assert!(matches!(Btf::parse(kind), Err(BtfError::UnknownKind { id: 1, kind: 0 })));
     for length in 0..good.len() {
-        assert!(
-            Btf::parse(good[..length].to_vec()).is_err(),
-            "cut to {length} bytes"
-        );
+        assert!(Btf::parse(good[..length].to_vec()).is_err(), "cut to {length} bytes");
     }
     assert!(Btf::parse(good).is_ok());
 }

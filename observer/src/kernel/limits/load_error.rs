@@ -95,11 +95,7 @@ fn error_name(errno: i32) -> String {
     };
     let text = io::Error::from_raw_os_error(errno).to_string();
     // std adds " (os error N)", which repeats the name.
-    let text = text
-        .split(" (os error")
-        .next()
-        .unwrap_or_default()
-        .to_owned();
+    let text = text.split(" (os error").next().unwrap_or_default().to_owned();
     format!("{name} ({text})")
 }
 
@@ -139,11 +135,8 @@ fn refused_by_policy(limits: &Limits) -> String {
 /// EACCES before the verifier: how SELinux refuses.
 fn refused_by_module(limits: &Limits) -> String {
     let suspects = suspects(limits);
-    let by = if suspects.is_empty() {
-        "a security module".to_owned()
-    } else {
-        suspects.join(" or ")
-    };
+    let by =
+        if suspects.is_empty() { "a security module".to_owned() } else { suspects.join(" or ") };
     format!(
         "refused by policy, not by the verifier; most likely by {by}; its audit log says which rule"
     )
@@ -155,10 +148,7 @@ fn suspects(limits: &Limits) -> Vec<String> {
     if limits.seccomp_filter {
         suspects.push("the seccomp filter on this process (a container?)".to_owned());
     }
-    if matches!(
-        limits.lockdown,
-        Lockdown::Integrity | Lockdown::Confidentiality
-    ) {
+    if matches!(limits.lockdown, Lockdown::Integrity | Lockdown::Confidentiality) {
         suspects.push(format!("lockdown={}", limits.lockdown.as_str()));
     }
     // selinux and bpf hook bpf(2) itself, apparmor takes capabilities away from confined programs
@@ -198,10 +188,7 @@ mod tests {
             lsms: Some(vec!["capability".into(), "landlock".into()]),
             unprivileged_bpf_disabled: Some(2),
             seccomp_filter: false,
-            memlock: Memlock {
-                charged: false,
-                soft: Some(65536),
-            },
+            memlock: Memlock { charged: false, soft: Some(65536) },
             possible_cpus: CpuList::default(),
             online_cpus: CpuList::default(),
             pid_max: Some(32768),
@@ -214,31 +201,17 @@ mod tests {
     fn eperm_without_a_log_names_what_was_found() {
         let explain = |limits: &Limits| explain_load_error(libc::EPERM, true, limits);
         let hidden = explain(&free());
-        assert!(
-            hidden.starts_with("EPERM (Operation not permitted): "),
-            "{hidden}"
-        );
+        assert!(hidden.starts_with("EPERM (Operation not permitted): "), "{hidden}");
         assert!(hidden.contains("does not show itself"), "{hidden}");
 
-        let unread = Limits {
-            lockdown: Lockdown::NotReadable,
-            lsms: None,
-            ..free()
-        };
+        let unread = Limits { lockdown: Lockdown::NotReadable, lsms: None, ..free() };
         assert!(explain(&unread).contains("mount -t securityfs"));
 
         let mut limits = free();
         limits.lockdown = Lockdown::Integrity;
-        limits.lsms = Some(vec![
-            "lockdown".into(),
-            "capability".into(),
-            "selinux".into(),
-        ]);
+        limits.lsms = Some(vec!["lockdown".into(), "capability".into(), "selinux".into()]);
         let text = explain(&limits);
-        assert!(
-            text.contains("lockdown=integrity or a security module (selinux)"),
-            "{text}"
-        );
+        assert!(text.contains("lockdown=integrity or a security module (selinux)"), "{text}");
         assert!(!text.contains("capability"), "{text}");
 
         limits.seccomp_filter = true;
@@ -246,18 +219,12 @@ mod tests {
 
         limits.memlock.charged = true;
         let text = explain(&limits);
-        assert!(
-            text.contains("64 KiB") && text.contains("ulimit -l"),
-            "{text}"
-        );
+        assert!(text.contains("64 KiB") && text.contains("ulimit -l"), "{text}");
 
         limits.rights.sys_admin = false;
         limits.rights.perfmon = false;
         let text = explain(&limits);
-        assert!(
-            text.contains("CAP_PERFMON is missing") && text.contains("setcap"),
-            "{text}"
-        );
+        assert!(text.contains("CAP_PERFMON is missing") && text.contains("setcap"), "{text}");
     }
 
     #[test]
@@ -276,10 +243,7 @@ mod tests {
         let plain = explain_load_error(libc::EINVAL, false, &limits);
         limits.lockdown = Lockdown::Confidentiality;
         let locked = explain_load_error(libc::EINVAL, false, &limits);
-        assert!(
-            locked.contains("lockdown") && !plain.contains("lockdown"),
-            "{plain} / {locked}"
-        );
+        assert!(locked.contains("lockdown") && !plain.contains("lockdown"), "{plain} / {locked}");
     }
 
     #[test]

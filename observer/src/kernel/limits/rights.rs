@@ -60,10 +60,8 @@ impl Rights {
     pub(super) fn refusal(self) -> Option<(String, String)> {
         let missing = self.missing();
         if !missing.is_empty() {
-            let (verb, names) = (
-                if missing.len() == 1 { "is" } else { "are" },
-                missing.join(" and "),
-            );
+            let (verb, names) =
+                (if missing.len() == 1 { "is" } else { "are" }, missing.join(" and "));
             let way_out = if self.kernel_has_cap_bpf {
                 "run as root, or give the program the rights: \
                  setcap cap_bpf,cap_perfmon=ep on its file"
@@ -74,10 +72,7 @@ impl Rights {
         }
         (self.initial_user_namespace == Some(false)).then(|| {
             let why = "this is a user namespace, where the kernel does not count capabilities";
-            (
-                why.to_owned(),
-                "run it as root outside of the container".to_owned(),
-            )
+            (why.to_owned(), "run it as root outside of the container".to_owned())
         })
     }
 }
@@ -92,9 +87,7 @@ pub(super) fn is_initial_namespace(kind: &str) -> Option<bool> {
 fn is_initial_link(link: &str) -> Option<bool> {
     let (kind, inode) = link.split_once(':')?;
     let inode: u64 = inode.strip_prefix('[')?.strip_suffix(']')?.parse().ok()?;
-    let (_, initial) = INITIAL_NAMESPACES
-        .into_iter()
-        .find(|(name, _)| *name == kind)?;
+    let (_, initial) = INITIAL_NAMESPACES.into_iter().find(|(name, _)| *name == kind)?;
     Some(inode == initial)
 }
 
@@ -113,82 +106,27 @@ mod tests {
     #[test]
     fn names_the_missing_capabilities() {
         assert_eq!(NOTHING.missing(), ["CAP_BPF", "CAP_PERFMON"]);
-        assert_eq!(
-            Rights {
-                bpf: true,
-                ..NOTHING
-            }
-            .missing(),
-            ["CAP_PERFMON"]
-        );
-        assert!(
-            Rights {
-                bpf: true,
-                perfmon: true,
-                ..NOTHING
-            }
-            .missing()
-            .is_empty()
-        );
-        assert!(
-            Rights {
-                sys_admin: true,
-                ..NOTHING
-            }
-            .missing()
-            .is_empty()
-        );
-        let old = Rights {
-            kernel_has_cap_bpf: false,
-            ..NOTHING
-        };
+        assert_eq!(Rights { bpf: true, ..NOTHING }.missing(), ["CAP_PERFMON"]);
+        assert!(Rights { bpf: true, perfmon: true, ..NOTHING }.missing().is_empty());
+        assert!(Rights { sys_admin: true, ..NOTHING }.missing().is_empty());
+        let old = Rights { kernel_has_cap_bpf: false, ..NOTHING };
         assert_eq!(old.missing(), ["CAP_SYS_ADMIN"]);
-        assert_eq!(
-            Rights {
-                bpf: true,
-                perfmon: true,
-                ..old
-            }
-            .missing(),
-            ["CAP_SYS_ADMIN"]
-        );
+        assert_eq!(Rights { bpf: true, perfmon: true, ..old }.missing(), ["CAP_SYS_ADMIN"]);
     }
 
     #[test]
     fn a_refusal_says_why_and_what_to_do() {
-        let text = |rights: Rights| {
-            rights
-                .refusal()
-                .map(|(why, way_out)| format!("{why}; {way_out}"))
-        };
+        let text =
+            |rights: Rights| rights.refusal().map(|(why, way_out)| format!("{why}; {way_out}"));
         let nothing = text(NOTHING).expect("refused");
-        assert!(
-            nothing.starts_with("CAP_BPF and CAP_PERFMON are missing; "),
-            "{nothing}"
-        );
+        assert!(nothing.starts_with("CAP_BPF and CAP_PERFMON are missing; "), "{nothing}");
         assert!(nothing.contains("setcap"), "{nothing}");
-        let old = text(Rights {
-            kernel_has_cap_bpf: false,
-            ..NOTHING
-        })
-        .expect("refused");
+        let old = text(Rights { kernel_has_cap_bpf: false, ..NOTHING }).expect("refused");
         assert_eq!(old, "CAP_SYS_ADMIN is missing; run as root");
-        let root = Rights {
-            sys_admin: true,
-            ..NOTHING
-        };
+        let root = Rights { sys_admin: true, ..NOTHING };
         assert_eq!(text(root), None);
-        assert_eq!(
-            text(Rights {
-                initial_user_namespace: None,
-                ..root
-            }),
-            None
-        );
-        let fake_root = text(Rights {
-            initial_user_namespace: Some(false),
-            ..root
-        });
+        assert_eq!(text(Rights { initial_user_namespace: None, ..root }), None);
+        let fake_root = text(Rights { initial_user_namespace: Some(false), ..root });
         assert!(fake_root.expect("refused").contains("user namespace"));
     }
 
@@ -198,14 +136,7 @@ mod tests {
         assert_eq!(is_initial_link("user:[4026531837]"), Some(true));
         assert_eq!(is_initial_link("pid:[4026531837]"), Some(false));
         assert_eq!(is_initial_link("pid:[4026532000]"), Some(false));
-        for odd in [
-            "",
-            "pid",
-            "pid:4026531836",
-            "pid:[]",
-            "pid:[x]",
-            "mnt:[4026531836]",
-        ] {
+        for odd in ["", "pid", "pid:4026531836", "pid:[]", "pid:[x]", "mnt:[4026531836]"] {
             assert_eq!(is_initial_link(odd), None, "{odd}");
         }
         assert_eq!(is_initial_namespace("no-such-kind"), None);

@@ -31,11 +31,7 @@ impl Uname {
 /// The characters before the first NUL.
 fn text(field: &[libc::c_char]) -> String {
     // c_char is i8 on some architectures, u8 on others; the bits are meant.
-    let bytes: Vec<u8> = field
-        .iter()
-        .map(|c| c.to_ne_bytes()[0])
-        .take_while(|c| *c != 0)
-        .collect();
+    let bytes: Vec<u8> = field.iter().map(|c| c.to_ne_bytes()[0]).take_while(|c| *c != 0).collect();
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
@@ -47,14 +43,8 @@ mod tests {
     fn agrees_with_procfs() {
         let uname = Uname::get();
         let proc = |name: &str| std::fs::read_to_string(format!("/proc/sys/kernel/{name}"));
-        assert_eq!(
-            Some(uname.release.as_str()),
-            proc("osrelease").ok().as_deref().map(str::trim)
-        );
-        assert_eq!(
-            Some(uname.version.as_str()),
-            proc("version").ok().as_deref().map(str::trim)
-        );
+        assert_eq!(Some(uname.release.as_str()), proc("osrelease").ok().as_deref().map(str::trim));
+        assert_eq!(Some(uname.version.as_str()), proc("version").ok().as_deref().map(str::trim));
     }
 
     #[test]

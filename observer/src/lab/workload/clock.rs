@@ -114,12 +114,7 @@ impl Clock {
     pub fn from_distances(distances_ns: &mut [u64]) -> Self {
         let step_ns = median(distances_ns).max(1);
         let threshold_ns = (step_ns * THRESHOLD_STEPS).max(THRESHOLD_FLOOR_NS);
-        Self {
-            step_ns,
-            threshold_ns,
-            marks: false,
-            vdso: false,
-        }
+        Self { step_ns, threshold_ns, marks: false, vdso: false }
     }
 
     /// Burns user time and returns what it really was.
@@ -187,17 +182,10 @@ fn arithmetic(mut value: u64) -> u64 {
 fn reads_without_syscall() -> bool {
     let by_library = median_reading(now_ns);
     let by_syscall = median_reading(|| {
-        let mut time = libc::timespec {
-            tv_sec: 0,
-            tv_nsec: 0,
-        };
+        let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
         // SAFETY: clock_gettime writes one timespec through the pointer, which outlives the call.
         unsafe {
-            libc::syscall(
-                libc::SYS_clock_gettime,
-                libc::CLOCK_MONOTONIC,
-                &raw mut time,
-            );
+            libc::syscall(libc::SYS_clock_gettime, libc::CLOCK_MONOTONIC, &raw mut time);
         }
         black_box(time.tv_nsec.unsigned_abs())
     });

@@ -61,10 +61,8 @@ fn burn_and_exec(clock: &Clock, half_ms: u64, args: &ExecThreadArgs) -> Result<I
 
 /// The command line of the second half.
 fn spin_arguments(ms: u64, place: Place, before: BeforeExec) -> Vec<String> {
-    let mut arguments: Vec<String> = ["workload", "spin", "--ms"]
-        .into_iter()
-        .map(str::to_owned)
-        .collect();
+    let mut arguments: Vec<String> =
+        ["workload", "spin", "--ms"].into_iter().map(str::to_owned).collect();
     arguments.push(ms.to_string());
     if let Some(cpu) = place.cpu {
         arguments.extend(["--cpu".to_owned(), cpu.to_string()]);
@@ -88,19 +86,12 @@ mod tests {
 
     #[test]
     fn the_second_half_understands_its_command_line() {
-        let before = BeforeExec {
-            tid: 7,
-            user_ns: 50_000_000,
-            gap_ns: 12,
-        };
+        let before = BeforeExec { tid: 7, user_ns: 50_000_000, gap_ns: 12 };
         let arguments = spin_arguments(51, Place { cpu: Some(1) }, before);
         assert_eq!(arguments[0], "workload");
         let Workload::Spin(spin) = Line::try_parse_from(arguments).unwrap().workload else {
             panic!("not spin")
         };
-        assert_eq!(
-            (spin.ms, spin.place.cpu, spin.before_exec),
-            (51, Some(1), Some(before))
-        );
+        assert_eq!((spin.ms, spin.place.cpu, spin.before_exec), (51, Some(1), Some(before)));
     }
 }

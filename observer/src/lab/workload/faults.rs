@@ -91,17 +91,10 @@ mod tests {
     #[test]
     #[ignore = "counts exactly only in a process that does not fork: run by every_page_faults_once"]
     fn alone_every_page_faults_once() {
-        let report = run(&FaultsArgs {
-            pages: 1_000,
-            place: Place::default(),
-        })
-        .unwrap();
+        let report = run(&FaultsArgs { pages: 1_000, place: Place::default() }).unwrap();
         let field = |name: &str| report[name].as_u64().unwrap();
         // The kernel counts the same, give or take a page of stack or code.
-        assert!(
-            (1_000..=1_008).contains(&field("faults_reported")),
-            "{report}"
-        );
+        assert!((1_000..=1_008).contains(&field("faults_reported")), "{report}");
         assert!(field("absent_ns") > field("present_ns"), "{report}");
         let parts_ns = field("absent_ns") + field("present_ns") + field("gap_ns");
         assert!(parts_ns <= field("wall_ns"), "{report}");

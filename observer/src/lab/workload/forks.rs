@@ -58,11 +58,7 @@ pub fn run(args: &ForksArgs) -> Result<Value> {
     }
     ended?;
     let started = shared.get(STARTED);
-    ensure!(
-        started == args.count,
-        "{started} of {} children did their work",
-        args.count
-    );
+    ensure!(started == args.count, "{started} of {} children did their work", args.count);
 
     let report = Report::new("forks")
         .with("count", args.count)
@@ -114,13 +110,7 @@ mod tests {
     use super::*;
 
     fn args(count: u64, parallel: u64, burn_us: u64, no_wait: bool) -> ForksArgs {
-        ForksArgs {
-            count,
-            parallel,
-            burn_us,
-            no_wait,
-            place: Place::default(),
-        }
+        ForksArgs { count, parallel, burn_us, no_wait, place: Place::default() }
     }
 
     #[test]

@@ -90,13 +90,8 @@ pub fn yielding(args: &YieldArgs) -> Result<Value> {
 
 fn finish(report: Report, count: u64, closed: &Closed, second: Child) -> Result<Value> {
     let pid = second.pid().as_raw();
-    let Ended {
-        code,
-        user_ns,
-        system_ns,
-        voluntary_switches,
-        involuntary_switches,
-    } = second.wait()?;
+    let Ended { code, user_ns, system_ns, voluntary_switches, involuntary_switches } =
+        second.wait()?;
     ensure!(code == 0, "the second process ended with status {code}");
     let report = report.with("count", count).with("second_tid", pid);
     Ok(closed
@@ -125,8 +120,7 @@ fn send(to: &mut PipeWriter, byte: u8) -> Result<()> {
 
 fn receive(from: &mut PipeReader) -> Result<u8> {
     let mut byte = [0];
-    from.read_exact(&mut byte)
-        .context("the other process is gone")?;
+    from.read_exact(&mut byte).context("the other process is gone")?;
     Ok(byte[0])
 }
 
@@ -136,9 +130,7 @@ mod tests {
 
     #[test]
     fn on_one_cpu_each_round_trip_is_a_switch_of_each() {
-        let place = Place {
-            cpu: Some(last_cpu().unwrap()),
-        };
+        let place = Place { cpu: Some(last_cpu().unwrap()) };
         let report = pingpong(&PingpongArgs { count: 500, place }).unwrap();
         let field = |name: &str| report[name].as_u64().unwrap();
         assert_eq!(field("count"), 500);
@@ -149,11 +141,7 @@ mod tests {
 
     #[test]
     fn yields_switch() {
-        let report = yielding(&YieldArgs {
-            count: 2_000,
-            place: Place::default(),
-        })
-        .unwrap();
+        let report = yielding(&YieldArgs { count: 2_000, place: Place::default() }).unwrap();
         let field = |name: &str| report[name].as_u64().unwrap();
         assert_eq!(field("count"), 2_000);
         assert!(field("second_switches_involuntary") > 100, "{report}");

@@ -34,23 +34,15 @@ pub struct Comm(pub Vec<u8>);
 /// # Errors
 /// A line that says what is wrong with it.
 pub fn comm_from_hex(text: &str) -> Result<Comm, String> {
-    let digits: Option<Vec<u8>> = text
-        .chars()
-        .map(|c| c.to_digit(16).and_then(|digit| u8::try_from(digit).ok()))
-        .collect();
+    let digits: Option<Vec<u8>> =
+        text.chars().map(|c| c.to_digit(16).and_then(|digit| u8::try_from(digit).ok())).collect();
     let digits = digits.ok_or("only hexadecimal digits, two per byte")?;
     if digits.len() % 2 != 0 {
         return Err("an odd number of digits: two per byte".to_owned());
     }
-    let bytes: Vec<u8> = digits
-        .chunks(2)
-        .map(|pair| pair[0] << 4 | pair[1])
-        .collect();
+    let bytes: Vec<u8> = digits.chunks(2).map(|pair| pair[0] << 4 | pair[1]).collect();
     if bytes.len() > COMM_BYTES {
-        return Err(format!(
-            "{} bytes: the kernel keeps {COMM_BYTES}",
-            bytes.len()
-        ));
+        return Err(format!("{} bytes: the kernel keeps {COMM_BYTES}", bytes.len()));
     }
     if bytes.contains(&0) {
         return Err("a byte 00 would end the name".to_owned());
@@ -65,17 +57,8 @@ pub fn comm_from_hex(text: &str) -> Result<Comm, String> {
 pub fn run(args: &HostileCommArgs) -> Result<Value> {
     args.place.apply()?;
     set_comm(&args.name_hex.0)?;
-    let name_hex: String = args
-        .name_hex
-        .0
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect();
-    spin_as(
-        Report::new("hostile-comm").with("comm_hex", name_hex),
-        args.ms,
-        None,
-    )
+    let name_hex: String = args.name_hex.0.iter().map(|byte| format!("{byte:02x}")).collect();
+    spin_as(Report::new("hostile-comm").with("comm_hex", name_hex), args.ms, None)
 }
 
 fn set_comm(name: &[u8]) -> Result<()> {
@@ -124,11 +107,7 @@ mod tests {
     #[test]
     fn a_hostile_name_reaches_the_kernel() {
         let name = Comm(b"\x1b[2J\xff\xfe)\n(".to_vec());
-        let args = HostileCommArgs {
-            name_hex: name.clone(),
-            ms: 1,
-            place: Place::default(),
-        };
+        let args = HostileCommArgs { name_hex: name.clone(), ms: 1, place: Place::default() };
         let report = run(&args).unwrap();
         let tid = report["tid"].as_i64().unwrap();
         assert_eq!(report["comm_hex"], "1b5b324afffe290a28");

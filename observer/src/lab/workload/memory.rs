@@ -23,13 +23,8 @@ impl Pages {
         let pages = Self::map_with(count, MapFlags::PRIVATE)?;
         // SAFETY: the range is the mapping just made; the advice changes no contents. A kernel
         // without huge pages answers EINVAL, and then there are none to avoid.
-        let _ = unsafe {
-            madvise(
-                pages.base.as_ptr().cast(),
-                pages.bytes,
-                Advice::LinuxNoHugepage,
-            )
-        };
+        let _ =
+            unsafe { madvise(pages.base.as_ptr().cast(), pages.bytes, Advice::LinuxNoHugepage) };
         Ok(pages)
     }
 
@@ -38,20 +33,11 @@ impl Pages {
         let bytes = count.checked_mul(page_bytes).context("too many pages")?;
         // SAFETY: a null address lets the kernel choose unused address space.
         let base = unsafe {
-            mmap_anonymous(
-                std::ptr::null_mut(),
-                bytes,
-                ProtFlags::READ | ProtFlags::WRITE,
-                flags,
-            )
+            mmap_anonymous(std::ptr::null_mut(), bytes, ProtFlags::READ | ProtFlags::WRITE, flags)
         }
         .with_context(|| format!("cannot map {count} pages"))?;
         let base = NonNull::new(base.cast()).context("the kernel mapped address 0")?;
-        Ok(Self {
-            base,
-            bytes,
-            page_bytes,
-        })
+        Ok(Self { base, bytes, page_bytes })
     }
 
     /// Writes one byte of page `index`; pages beyond the end are ignored.
@@ -88,9 +74,7 @@ impl Shared {
     /// # Errors
     /// If no page can be mapped.
     pub fn new() -> Result<Self> {
-        let shared = Self {
-            pages: Pages::map_with(1, MapFlags::SHARED)?,
-        };
+        let shared = Self { pages: Pages::map_with(1, MapFlags::SHARED)? };
         shared.set(0, 0);
         Ok(shared)
     }
@@ -122,10 +106,7 @@ impl Shared {
 fn page_bytes() -> Result<usize> {
     // SAFETY: sysconf only reads its argument.
     let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
-    usize::try_from(bytes)
-        .ok()
-        .filter(|&bytes| bytes > 0)
-        .context("the page size is unknown")
+    usize::try_from(bytes).ok().filter(|&bytes| bytes > 0).context("the page size is unknown")
 }
 
 #[cfg(test)]

@@ -86,16 +86,8 @@ mod tests {
     use super::*;
 
     fn mixed(ms: u64, work_us: u64, work_steps: Option<u64>) -> Value {
-        let work = WorkArgs {
-            work_us,
-            work_steps,
-        };
-        run(&MixedArgs {
-            ms,
-            work,
-            place: Place::default(),
-        })
-        .unwrap()
+        let work = WorkArgs { work_us, work_steps };
+        run(&MixedArgs { ms, work, place: Place::default() }).unwrap()
     }
 
     #[test]
@@ -106,23 +98,14 @@ mod tests {
         assert!(field("count") >= 1, "{report}");
         assert!(field("user_ns") >= asked_ns, "{report}");
         assert!(field("user_ns") <= asked_ns * 102 / 100, "{report}");
-        assert!(
-            field("user_ns") + field("gap_ns") <= field("wall_ns"),
-            "{report}"
-        );
+        assert!(field("user_ns") + field("gap_ns") <= field("wall_ns"), "{report}");
     }
 
     #[test]
     fn steps_are_exact_and_no_work_is_none() {
         let report = mixed(5, 0, Some(300));
-        assert_eq!(
-            report["steps"].as_u64().unwrap(),
-            300 * report["count"].as_u64().unwrap()
-        );
+        assert_eq!(report["steps"].as_u64().unwrap(), 300 * report["count"].as_u64().unwrap());
         let report = mixed(2, 0, None);
-        assert_eq!(
-            (report["steps"].as_u64(), report["user_ns"].as_u64()),
-            (Some(0), Some(0))
-        );
+        assert_eq!((report["steps"].as_u64(), report["user_ns"].as_u64()), (Some(0), Some(0)));
     }
 }

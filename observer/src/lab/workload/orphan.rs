@@ -40,11 +40,8 @@ pub fn run(args: &OrphanArgs) -> Result<Value> {
     let clock = Clock::measure()?;
     let burn_ns = args.ms * 1_000_000;
     let start_ns = now_ns();
-    let orphan_pid = if args.double_fork {
-        fork_twice(&clock, burn_ns)?
-    } else {
-        fork_orphan(&clock, burn_ns)?
-    };
+    let orphan_pid =
+        if args.double_fork { fork_twice(&clock, burn_ns)? } else { fork_orphan(&clock, burn_ns)? };
     Ok(Report::new("orphan")
         .with("double_fork", args.double_fork)
         .with("orphan_pid", orphan_pid)
@@ -84,10 +81,7 @@ fn fork_twice(clock: &Clock, burn_ns: u64) -> Result<i32> {
         Err(_) => 1,
     })?;
     let code = between.wait()?.code;
-    ensure!(
-        code == 0,
-        "the process in between could not fork (status {code})"
-    );
+    ensure!(code == 0, "the process in between could not fork (status {code})");
     i32::try_from(shared.get(ORPHAN_PID)).context("the orphan's pid is out of range")
 }
 
@@ -99,12 +93,7 @@ mod tests {
     use super::*;
 
     fn orphan(double_fork: bool) -> (i32, PathBuf) {
-        let report = run(&OrphanArgs {
-            ms: 100,
-            double_fork,
-            place: Place::default(),
-        })
-        .unwrap();
+        let report = run(&OrphanArgs { ms: 100, double_fork, place: Place::default() }).unwrap();
         assert_eq!(report["orphan_user_ns"], 100_000_000);
         let pid = i32::try_from(report["orphan_pid"].as_i64().unwrap()).unwrap();
         (pid, PathBuf::from(format!("/proc/{pid}/stat")))
@@ -112,12 +101,7 @@ mod tests {
 
     fn parent_of(stat: &str) -> i32 {
         let after_comm = stat.rsplit_once(')').unwrap().1;
-        after_comm
-            .split_whitespace()
-            .nth(1)
-            .unwrap()
-            .parse()
-            .unwrap()
+        after_comm.split_whitespace().nth(1).unwrap().parse().unwrap()
     }
 
     #[test]
@@ -127,10 +111,7 @@ mod tests {
         assert_eq!(parent_of(&text), nix::unistd::getpid().as_raw());
         // Here its parent lives on, and can see that it ends.
         let ended = nix::sys::wait::waitpid(nix::unistd::Pid::from_raw(pid), None).unwrap();
-        assert!(
-            matches!(ended, nix::sys::wait::WaitStatus::Exited(_, 0)),
-            "{ended:?}"
-        );
+        assert!(matches!(ended, nix::sys::wait::WaitStatus::Exited(_, 0)), "{ended:?}");
     }
 
     #[test]

@@ -34,15 +34,10 @@ impl Place {
 /// If the CPU is offline or not allowed; the line names those that are.
 pub fn pin(cpu: usize) -> Result<()> {
     let mut set = CpuSet::new();
-    let pinned = set
-        .set(cpu)
-        .and_then(|()| sched_setaffinity(Pid::from_raw(0), &set));
+    let pinned = set.set(cpu).and_then(|()| sched_setaffinity(Pid::from_raw(0), &set));
     if let Err(errno) = pinned {
         let allowed = allowed_cpus()?;
-        bail!(
-            "cannot pin to CPU {cpu} ({}); allowed here: {allowed:?}",
-            errno.desc()
-        );
+        bail!("cannot pin to CPU {cpu} ({}); allowed here: {allowed:?}", errno.desc());
     }
     Ok(())
 }
@@ -57,9 +52,7 @@ pub fn last_cpu() -> Result<usize> {
 
 fn allowed_cpus() -> Result<Vec<usize>> {
     let set = sched_getaffinity(Pid::from_raw(0)).context("cannot read the CPU affinity")?;
-    Ok((0..CpuSet::count())
-        .filter(|&cpu| set.is_set(cpu).unwrap_or(false))
-        .collect())
+    Ok((0..CpuSet::count()).filter(|&cpu| set.is_set(cpu).unwrap_or(false)).collect())
 }
 
 /// A scheduling policy.
@@ -132,10 +125,7 @@ impl Child {
         // SAFETY: the child runs only code of these programs, which take no lock that another
         // thread of the parent could have held, and leaves by _exit.
         match unsafe { fork() }.context("cannot fork")? {
-            ForkResult::Parent { child } => Ok(Self {
-                pid: child,
-                reaped: false,
-            }),
+            ForkResult::Parent { child } => Ok(Self { pid: child, reaped: false }),
             ForkResult::Child => {
                 // Without this a parent that dies at once would leave the child behind.
                 let tied = rustix::process::set_parent_process_death_signal(Some(

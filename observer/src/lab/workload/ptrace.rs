@@ -93,10 +93,7 @@ struct Stops {
 /// # Errors
 /// If a CPU, the policy or ptrace is not allowed, or the tracee was killed.
 pub fn run(args: &PtraceArgs) -> Result<Value> {
-    let tracer_cpu = args
-        .tracer_cpu
-        .or(args.place.cpu)
-        .map_or_else(last_cpu, Ok)?;
+    let tracer_cpu = args.tracer_cpu.or(args.place.cpu).map_or_else(last_cpu, Ok)?;
     let tracee_cpu = args.tracee_cpu.or(args.place.cpu).unwrap_or(tracer_cpu);
     // The tracee inherits everything that can fail, so that it fails here.
     pin(tracee_cpu)?;
@@ -113,21 +110,13 @@ pub fn run(args: &PtraceArgs) -> Result<Value> {
     let own_before = usage(UsageWho::RUSAGE_SELF)?;
     let cpu_before_ns = read_ns(ClockId::CLOCK_PROCESS_CPUTIME_ID);
     let window = Window::open()?;
-    let stops = if args.untraced {
-        None
-    } else {
-        Some(trace(args, &mut tracee, &shared)?)
-    };
+    let stops = if args.untraced { None } else { Some(trace(args, &mut tracee, &shared)?) };
     tracee.wait_dead()?;
     let closed = window.close()?;
     let tracer_cpu_ns = read_ns(ClockId::CLOCK_PROCESS_CPUTIME_ID).saturating_sub(cpu_before_ns);
     let tracee_cpu_ns = process_cpu_ns(tracee_pid);
     let ended = tracee.wait()?;
-    ensure!(
-        ended.code == 0,
-        "the tracee ended with status {}",
-        ended.code
-    );
+    ensure!(ended.code == 0, "the tracee ended with status {}", ended.code);
 
     let own = usage(UsageWho::RUSAGE_SELF)?;
     let mut report = Report::new("ptrace")
@@ -141,22 +130,13 @@ pub fn run(args: &PtraceArgs) -> Result<Value> {
         .with("tracee_cpu", tracee_cpu)
         .with("tracer_tid", getpid().as_raw())
         .with("tracee_tid", tracee_pid.as_raw())
-        .with(
-            "stops",
-            stops.map(|stops| stops.syscall + stops.step + stops.signal),
-        )
+        .with("stops", stops.map(|stops| stops.syscall + stops.step + stops.signal))
         .with("syscall_stops", stops.map(|stops| stops.syscall))
         .with("step_stops", stops.map(|stops| stops.step))
         .with("signal_stops", stops.map(|stops| stops.signal))
         .with("tracer_cpu_ns", tracer_cpu_ns)
-        .with(
-            "tracer_reported_user_ns",
-            since(own_before.user_time(), own.user_time()),
-        )
-        .with(
-            "tracer_reported_system_ns",
-            since(own_before.system_time(), own.system_time()),
-        )
+        .with("tracer_reported_user_ns", since(own_before.user_time(), own.user_time()))
+        .with("tracer_reported_system_ns", since(own_before.system_time(), own.system_time()))
         .with("tracee_cpu_ns", tracee_cpu_ns)
         .with("tracee_cpu_before_ns", shared.get(slot::CPU_BEFORE_NS))
         .with("tracee_reported_user_ns", ended.user_ns)
@@ -215,10 +195,7 @@ fn first_stop(tracee: &mut Child, shared: &Shared) -> Result<()> {
         }
         _ => {
             let errno = nix::errno::Errno::from_raw(i32::try_from(shared.get(slot::ERRNO))?);
-            bail!(
-                "ptrace is refused here ({}): see kernel.yama.ptrace_scope",
-                errno.desc()
-            )
+            bail!("ptrace is refused here ({}): see kernel.yama.ptrace_scope", errno.desc())
         }
     }
 }
@@ -264,9 +241,7 @@ fn process_cpu_ns(pid: Pid) -> Option<u64> {
 }
 
 fn name_of(value: &impl ValueEnum) -> String {
-    value
-        .to_possible_value()
-        .map_or_else(String::new, |value| value.get_name().to_owned())
+    value.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
 }
 
 fn store_tally(shared: &Shared, tally: &Tally) {

@@ -76,11 +76,7 @@ impl Window {
         let before = usage(UsageWho::RUSAGE_THREAD)?;
         // In this order, so that the syscalls lie outside.
         let cpu_before_ns = thread_cpu_ns();
-        Ok(Self {
-            start_ns: now_ns(),
-            cpu_before_ns,
-            before,
-        })
+        Ok(Self { start_ns: now_ns(), cpu_before_ns, before })
     }
 
     /// Closes it.
@@ -91,12 +87,7 @@ impl Window {
         let end_ns = now_ns();
         let cpu_ns = thread_cpu_ns();
         let after = usage(UsageWho::RUSAGE_THREAD)?;
-        Ok(Closed {
-            window: self,
-            end_ns,
-            cpu_ns,
-            after,
-        })
+        Ok(Closed { window: self, end_ns, cpu_ns, after })
     }
 }
 
@@ -125,19 +116,10 @@ impl Closed {
             .with("start_ns", window.start_ns)
             .with("end_ns", self.end_ns)
             .with("wall_ns", self.end_ns.saturating_sub(window.start_ns))
-            .with(
-                "thread_cpu_ns",
-                self.cpu_ns.saturating_sub(window.cpu_before_ns),
-            )
+            .with("thread_cpu_ns", self.cpu_ns.saturating_sub(window.cpu_before_ns))
             .with("thread_cpu_before_ns", window.cpu_before_ns)
-            .with(
-                "reported_user_ns",
-                since(before.user_time(), after.user_time()),
-            )
-            .with(
-                "reported_system_ns",
-                since(before.system_time(), after.system_time()),
-            )
+            .with("reported_user_ns", since(before.user_time(), after.user_time()))
+            .with("reported_system_ns", since(before.system_time(), after.system_time()))
             .with(
                 "switches_voluntary",
                 after.voluntary_context_switches() - before.voluntary_context_switches(),
@@ -175,12 +157,7 @@ mod tests {
     use crate::lab::workload::clock::Clock;
 
     fn report_with(vdso: bool, marks: bool) -> Value {
-        let clock = Clock {
-            step_ns: 50,
-            threshold_ns: 1_000,
-            marks,
-            vdso,
-        };
+        let clock = Clock { step_ns: 50, threshold_ns: 1_000, marks, vdso };
         let tally = Tally::from_words([10, 500, 3, 9_000, 1, 4_000, 0]);
         Report::default().with_tally(&clock, &tally).finish()
     }
@@ -188,24 +165,12 @@ mod tests {
     #[test]
     fn what_is_not_known_is_null_and_not_zero() {
         let all = report_with(true, true);
-        assert_eq!(
-            (&all["user_ns"], &all["gap_ns"]),
-            (&500.into(), &9_000.into())
-        );
-        assert_eq!(
-            (&all["host_gaps"], &all["host_gap_ns"]),
-            (&2.into(), &5_000.into())
-        );
+        assert_eq!((&all["user_ns"], &all["gap_ns"]), (&500.into(), &9_000.into()));
+        assert_eq!((&all["host_gaps"], &all["host_gap_ns"]), (&2.into(), &5_000.into()));
         let no_marks = report_with(true, false);
-        assert_eq!(
-            (&no_marks["user_ns"], &no_marks["kernel_gap_ns"]),
-            (&500.into(), &Value::Null)
-        );
+        assert_eq!((&no_marks["user_ns"], &no_marks["kernel_gap_ns"]), (&500.into(), &Value::Null));
         let no_vdso = report_with(false, true);
-        assert_eq!(
-            (&no_vdso["user_ns"], &no_vdso["host_gap_ns"]),
-            (&Value::Null, &Value::Null)
-        );
+        assert_eq!((&no_vdso["user_ns"], &no_vdso["host_gap_ns"]), (&Value::Null, &Value::Null));
         assert_eq!(no_vdso["steps"], 10);
     }
 

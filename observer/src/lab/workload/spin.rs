@@ -47,11 +47,7 @@ impl FromStr for BeforeExec {
         match (parsed, parts.next()) {
             ((Ok(tid), Ok(user_ns), Ok(gap_ns)), None) => {
                 let tid = i32::try_from(tid).map_err(|_| "the tid is too large".to_owned())?;
-                Ok(Self {
-                    tid,
-                    user_ns,
-                    gap_ns,
-                })
+                Ok(Self { tid, user_ns, gap_ns })
             }
             _ => Err("must be TID:USER_NS:GAP_NS".to_owned()),
         }
@@ -93,9 +89,7 @@ pub fn sleep(args: &SleepArgs) -> Result<Value> {
     let window = Window::open()?;
     std::thread::sleep(Duration::from_millis(args.ms));
     let closed = window.close()?;
-    Ok(closed
-        .add_to(Report::new("sleep").with("requested_ms", args.ms))
-        .finish())
+    Ok(closed.add_to(Report::new("sleep").with("requested_ms", args.ms)).finish())
 }
 
 /// Spins and finishes the report.
@@ -112,9 +106,7 @@ pub(super) fn spin_as(report: Report, ms: u64, before_exec: Option<BeforeExec>) 
             "gap_ns": clock.known(before.gap_ns),
         });
         let total_ns = before.user_ns.saturating_add(tally.user_ns);
-        report = report
-            .with("before_exec", fields)
-            .with("total_user_ns", clock.known(total_ns));
+        report = report.with("before_exec", fields).with("total_user_ns", clock.known(total_ns));
     }
     Ok(closed.add_to(report).with_clock(&clock).finish())
 }
@@ -125,11 +117,7 @@ mod tests {
 
     #[test]
     fn before_exec_survives_the_command_line() {
-        let before = BeforeExec {
-            tid: 42,
-            user_ns: 5_000_000_001,
-            gap_ns: 7,
-        };
+        let before = BeforeExec { tid: 42, user_ns: 5_000_000_001, gap_ns: 7 };
         assert_eq!(before.to_string().parse(), Ok(before));
         for bad in ["", "1:2", "1:2:3:4", "1:2:x", "-1:2:3", "99999999999:2:3"] {
             assert!(bad.parse::<BeforeExec>().is_err(), "{bad}");
@@ -138,36 +126,19 @@ mod tests {
 
     #[test]
     fn spin_uses_what_was_asked_for() {
-        let args = SpinArgs {
-            ms: 20,
-            place: Place::default(),
-            before_exec: None,
-        };
+        let args = SpinArgs { ms: 20, place: Place::default(), before_exec: None };
         let report = spin(&args).unwrap();
         let field = |name: &str| report[name].as_u64().unwrap();
-        assert!(
-            (20_000_000..20_400_000).contains(&field("user_ns")),
-            "{report}"
-        );
+        assert!((20_000_000..20_400_000).contains(&field("user_ns")), "{report}");
         assert!(field("user_ns") + field("gap_ns") <= field("wall_ns"));
         // The kernel bills interrupts and the host's time too, but not a preemption.
-        assert!(
-            field("thread_cpu_ns") * 102 / 100 >= field("user_ns"),
-            "{report}"
-        );
-        assert!(
-            field("thread_cpu_ns") <= field("wall_ns") * 102 / 100,
-            "{report}"
-        );
+        assert!(field("thread_cpu_ns") * 102 / 100 >= field("user_ns"), "{report}");
+        assert!(field("thread_cpu_ns") <= field("wall_ns") * 102 / 100, "{report}");
     }
 
     #[test]
     fn sleep_takes_its_time_and_no_cpu() {
-        let report = sleep(&SleepArgs {
-            ms: 30,
-            place: Place::default(),
-        })
-        .unwrap();
+        let report = sleep(&SleepArgs { ms: 30, place: Place::default() }).unwrap();
         assert!(report["wall_ns"].as_u64().unwrap() >= 30_000_000);
         assert!(report["thread_cpu_ns"].as_u64().unwrap() < 10_000_000);
     }
@@ -175,16 +146,8 @@ mod tests {
     #[test]
     fn a_cpu_that_does_not_exist_is_one_clear_line() {
         let place = Place { cpu: Some(1_000) };
-        let error = spin(&SpinArgs {
-            ms: 1,
-            place,
-            before_exec: None,
-        })
-        .unwrap_err();
+        let error = spin(&SpinArgs { ms: 1, place, before_exec: None }).unwrap_err();
         let line = format!("{error:#}");
-        assert!(
-            line.starts_with("cannot pin to CPU 1000") && !line.contains('\n'),
-            "{line}"
-        );
+        assert!(line.starts_with("cannot pin to CPU 1000") && !line.contains('\n'), "{line}");
     }
 }

@@ -109,18 +109,9 @@ fn measure(call: fn() -> libc::c_long) -> Result<Clock> {
         distances.push(now.saturating_sub(last));
         last = now;
     }
-    let Clock {
-        step_ns,
-        threshold_ns,
-        ..
-    } = Clock::from_distances(&mut distances);
+    let Clock { step_ns, threshold_ns, .. } = Clock::from_distances(&mut distances);
     // Marks say nothing here: some syscalls return by iret, most do not.
-    Ok(Clock {
-        step_ns,
-        threshold_ns,
-        marks: false,
-        ..Clock::measure()?
-    })
+    Ok(Clock { step_ns, threshold_ns, marks: false, ..Clock::measure()? })
 }
 
 fn iterate(clock: &Clock, tally: &mut Tally, count: u64, call: fn() -> libc::c_long) {
@@ -150,10 +141,7 @@ fn returns_at_once() -> libc::c_long {
 /// `a * b / c`, wide inside; 0 if c is 0.
 fn ratio(a: u64, b: u64, c: u64) -> u64 {
     let product = u128::from(a) * u128::from(b);
-    product
-        .checked_div(u128::from(c))
-        .and_then(|q| u64::try_from(q).ok())
-        .unwrap_or(0)
+    product.checked_div(u128::from(c)).and_then(|q| u64::try_from(q).ok()).unwrap_or(0)
 }
 
 #[cfg(test)]
@@ -161,11 +149,7 @@ mod tests {
     use super::*;
 
     fn args(ms: Option<u64>, count: Option<u64>) -> SyscallsArgs {
-        SyscallsArgs {
-            ms,
-            count,
-            place: Place::default(),
-        }
+        SyscallsArgs { ms, count, place: Place::default() }
     }
 
     #[test]

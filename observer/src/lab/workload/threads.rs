@@ -85,12 +85,7 @@ fn burn_one(clock: &Clock, amount: Amount) -> Done {
     let before_ns = thread_cpu_ns();
     let tally = clock.burn(amount);
     let cpu_ns = thread_cpu_ns().saturating_sub(before_ns);
-    Done {
-        tid: nix::unistd::gettid().as_raw(),
-        tally,
-        cpu_ns,
-        end_ns: now_ns(),
-    }
+    Done { tid: nix::unistd::gettid().as_raw(), tally, cpu_ns, end_ns: now_ns() }
 }
 
 /// `index / count` of the longest, without overflow.
@@ -115,32 +110,18 @@ mod tests {
     #[test]
     fn each_thread_burns_its_share_even_on_one_cpu() {
         let cpu = Some(super::super::os::last_cpu().unwrap());
-        let report = run(&ThreadsArgs {
-            count: 5,
-            burn_ms: 10,
-            place: Place { cpu },
-        })
-        .unwrap();
+        let report = run(&ThreadsArgs { count: 5, burn_ms: 10, place: Place { cpu } }).unwrap();
         let threads = report["threads"].as_array().unwrap();
         assert_eq!(threads.len(), 5);
         for (index, one) in threads.iter().enumerate() {
             let wanted_ns = (index as u64 + 1) * 2_000_000;
             let user_ns = one["user_ns"].as_u64().unwrap();
-            assert!(
-                (wanted_ns..wanted_ns * 102 / 100).contains(&user_ns),
-                "{one}"
-            );
+            assert!((wanted_ns..wanted_ns * 102 / 100).contains(&user_ns), "{one}");
             // Preemption by the other threads is neither.
-            assert!(
-                one["thread_cpu_ns"].as_u64().unwrap() * 105 / 100 >= user_ns,
-                "{one}"
-            );
+            assert!(one["thread_cpu_ns"].as_u64().unwrap() * 105 / 100 >= user_ns, "{one}");
         }
         let tids: HashSet<_> = threads.iter().map(|one| one["tid"].as_i64()).collect();
         assert_eq!(tids.len(), 5);
-        assert!(
-            report["user_ns"].as_u64() <= report["wall_ns"].as_u64(),
-            "{report}"
-        );
+        assert!(report["user_ns"].as_u64() <= report["wall_ns"].as_u64(), "{report}");
     }
 }

@@ -7,41 +7,22 @@ use super::*;
 /// Asks everything once; the answers do not matter, only that there are some.
 fn ask_everything(btf: &Btf) {
     for strukt in ["task_struct", "sched_entity", ""] {
-        for path in [
-            "__state",
-            "flag_b",
-            "curr",
-            "se.sum_exec_runtime",
-            "se.x.y",
-            "comm",
-            "",
-            ".",
-            "a.",
-        ] {
+        for path in
+            ["__state", "flag_b", "curr", "se.sum_exec_runtime", "se.x.y", "comm", "", ".", "a."]
+        {
             let _ = btf.member(strukt, path);
         }
         let _ = (btf.struct_size(strukt), btf.has_struct(strukt));
     }
-    let _ = (
-        btf.has_func("wakeup_preempt"),
-        btf.func_args("wakeup_preempt"),
-    );
-    let _ = (
-        btf.tracepoint_args("sched_switch"),
-        btf.has_tracepoint("sched_switch"),
-    );
-    let _ = (
-        btf.enum_value("bpf_func_id", "BPF_FUNC_task_pt_regs"),
-        btf.enumerator("BIG_ONE"),
-    );
+    let _ = (btf.has_func("wakeup_preempt"), btf.func_args("wakeup_preempt"));
+    let _ = (btf.tracepoint_args("sched_switch"), btf.has_tracepoint("sched_switch"));
+    let _ = (btf.enum_value("bpf_func_id", "BPF_FUNC_task_pt_regs"), btf.enumerator("BIG_ONE"));
 }
 
 #[test]
 fn a_missing_file_is_explained() {
     let missing = Path::new("/sys/kernel/btf/no-such-module");
-    let Err(error) = Btf::from_file(missing) else {
-        panic!("there is no such module")
-    };
+    let Err(error) = Btf::from_file(missing) else { panic!("there is no such module") };
     let text = error.to_string();
     assert!(text.contains("/sys/kernel/btf/no-such-module"), "{text}");
     if Path::new("/sys/kernel").is_dir() {
@@ -71,26 +52,16 @@ fn reads_the_running_kernel() {
         ("se.sum_exec_runtime", 8),
         ("group_leader", 8),
     ] {
-        let member = btf
-            .member("task_struct", path)
-            .unwrap_or_else(|| panic!("{path}"));
+        let member = btf.member("task_struct", path).unwrap_or_else(|| panic!("{path}"));
         assert_eq!((member.size, member.bitfield), (bytes, None), "{path}");
         assert!(member.offset + member.size <= size, "{path}");
     }
     let base = btf.member("task_struct", "se").expect("se").offset;
-    let inner = btf
-        .member("sched_entity", "sum_exec_runtime")
-        .expect("member")
-        .offset;
-    let whole = btf
-        .member("task_struct", "se.sum_exec_runtime")
-        .expect("member")
-        .offset;
+    let inner = btf.member("sched_entity", "sum_exec_runtime").expect("member").offset;
+    let whole = btf.member("task_struct", "se.sum_exec_runtime").expect("member").offset;
     assert_eq!(whole, base + inner);
     // A bitfield in every kernel (`include/linux/sched.h`).
-    let bit = btf
-        .member("task_struct", "in_execve")
-        .and_then(|member| member.bitfield);
+    let bit = btf.member("task_struct", "in_execve").and_then(|member| member.bitfield);
     assert_eq!(bit.map(|bit| bit.width), Some(1));
     assert!(btf.member("rq", "curr").is_some() && btf.member("rq", "clock_task").is_some());
     let args = btf.tracepoint_args("sched_switch").expect("sched_switch");
@@ -98,21 +69,11 @@ fn reads_the_running_kernel() {
     assert!(places.iter().all(Option::is_some), "{args:?}");
     assert!(btf.has_func("schedule") && !btf.has_func("no_such_function"));
     assert_eq!(btf.enumerator("BPF_FUNC_map_lookup_elem"), Some(1));
-    assert_eq!(
-        btf.enum_value("bpf_func_id", "BPF_FUNC_map_lookup_elem"),
-        Some(1)
-    );
+    assert_eq!(btf.enum_value("bpf_func_id", "BPF_FUNC_map_lookup_elem"), Some(1));
     // The same bytes serve aya.
     let aya = aya::Btf::parse(btf.bytes(), aya::Endianness::default()).expect("aya reads it too");
-    for name in [
-        "schedule",
-        "wakeup_preempt",
-        "ptrace_stop",
-        "no_such_function",
-    ] {
-        let theirs = aya
-            .id_by_type_name_kind(name, aya_obj::btf::BtfKind::Func)
-            .is_ok();
+    for name in ["schedule", "wakeup_preempt", "ptrace_stop", "no_such_function"] {
+        let theirs = aya.id_by_type_name_kind(name, aya_obj::btf::BtfKind::Func).is_ok();
         assert_eq!(btf.has_func(name), theirs, "{name}");
     }
 }

@@ -76,26 +76,9 @@ impl Tally {
     /// The reverse of [`Self::to_words`].
     #[must_use]
     pub fn from_words(words: [u64; 7]) -> Self {
-        let [
-            steps,
-            user_ns,
-            gaps,
-            gap_ns,
-            kernel_gaps,
-            kernel_gap_ns,
-            short_entries,
-        ] = words;
+        let [steps, user_ns, gaps, gap_ns, kernel_gaps, kernel_gap_ns, short_entries] = words;
         let pending = false;
-        Self {
-            steps,
-            user_ns,
-            gaps,
-            gap_ns,
-            kernel_gaps,
-            kernel_gap_ns,
-            short_entries,
-            pending,
-        }
+        Self { steps, user_ns, gaps, gap_ns, kernel_gaps, kernel_gap_ns, short_entries, pending }
     }
 
     #[inline]

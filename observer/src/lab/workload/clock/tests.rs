@@ -1,12 +1,7 @@
 use super::*;
 
 fn clock() -> Clock {
-    Clock {
-        step_ns: 50,
-        threshold_ns: 1_000,
-        marks: true,
-        vdso: true,
-    }
+    Clock { step_ns: 50, threshold_ns: 1_000, marks: true, vdso: true }
 }
 
 fn tally(distances: &[(u64, bool)]) -> Tally {
@@ -19,14 +14,8 @@ fn tally(distances: &[(u64, bool)]) -> Tally {
 
 #[test]
 fn threshold_has_a_floor_and_follows_slow_machines() {
-    assert_eq!(
-        Clock::from_distances(&mut [20, 22, 21, 90_000, 20]).threshold_ns,
-        500
-    );
-    assert_eq!(
-        Clock::from_distances(&mut [20, 22, 21, 90_000, 20]).step_ns,
-        21
-    );
+    assert_eq!(Clock::from_distances(&mut [20, 22, 21, 90_000, 20]).threshold_ns, 500);
+    assert_eq!(Clock::from_distances(&mut [20, 22, 21, 90_000, 20]).step_ns, 21);
     assert_eq!(Clock::from_distances(&mut [60, 60, 60]).threshold_ns, 1_200);
     assert_eq!(Clock::from_distances(&mut [400; 9]).threshold_ns, 8_000);
 }
@@ -64,31 +53,19 @@ fn a_mark_names_the_kernel_and_lowers_the_threshold() {
 #[test]
 fn an_entry_between_clock_and_mark_belongs_to_the_next_distance() {
     let late = tally(&[(50, true), (9_050, false), (9_050, false)]);
-    assert_eq!(
-        (late.kernel_gaps, late.kernel_gap_ns, late.gaps),
-        (1, 9_000, 2)
-    );
+    assert_eq!((late.kernel_gaps, late.kernel_gap_ns, late.gaps), (1, 9_000, 2));
     assert_eq!(late.short_entries, 0);
     let short = tally(&[(50, true), (60, false), (9_050, false)]);
-    assert_eq!(
-        (short.kernel_gaps, short.gaps, short.short_entries),
-        (0, 1, 1)
-    );
+    assert_eq!((short.kernel_gaps, short.gaps, short.short_entries), (0, 1, 1));
 }
 
 #[test]
 fn burns_add_up() {
-    let (one, two) = (
-        tally(&[(50, false), (5_050, true)]),
-        tally(&[(2_050, false), (70, false)]),
-    );
+    let (one, two) = (tally(&[(50, false), (5_050, true)]), tally(&[(2_050, false), (70, false)]));
     let mut sum = one;
     sum.merge(&two);
     assert_eq!((sum.steps, sum.user_ns, sum.gap_ns), (4, 220, 7_000));
-    assert_eq!(
-        (sum.kernel_gap_ns, sum.gaps, sum.kernel_gaps),
-        (5_000, 2, 1)
-    );
+    assert_eq!((sum.kernel_gap_ns, sum.gaps, sum.kernel_gaps), (5_000, 2, 1));
 }
 
 #[test]
