@@ -1,5 +1,10 @@
 //! The command line as a contract: usage errors, exit statuses, one clear line. No root needed.
 
+#![expect(
+    clippy::expect_used,
+    reason = "a helper outside of a test function fails the test that calls it"
+)]
+
 use std::process::{Command, Output};
 
 fn observer(arguments: &[&str]) -> Output {

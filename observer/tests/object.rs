@@ -6,7 +6,10 @@ use observer::probe::OBJECT;
 use observer_common::names;
 
 fn object() -> aya_obj::Object {
-    aya_obj::Object::parse(OBJECT).expect("the object parses")
+    match aya_obj::Object::parse(OBJECT) {
+        Ok(object) => object,
+        Err(error) => unreachable!("the object that the build made does not parse: {error}"),
+    }
 }
 
 #[test]

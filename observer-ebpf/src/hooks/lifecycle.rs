@@ -89,11 +89,12 @@ fn process_free(ctx: BtfTracePointContext) -> i32 {
     let Some(cpu) = maps::enter(hook::RELEASE) else { return 0 };
     let task: Ptr = ctx.arg(0);
     let slot = maps::slot_of(kernel::tid(task));
-    if let Some(account) = maps::task(slot) {
-        if account.address == task as u64 && account.state == state::LIVE {
-            cpu.unmatched += 1;
-            maps::ended(cpu, account, slot);
-        }
+    if let Some(account) = maps::task(slot)
+        && account.address == task as u64
+        && account.state == state::LIVE
+    {
+        cpu.unmatched += 1;
+        maps::ended(cpu, account, slot);
     }
     0
 }

@@ -45,10 +45,10 @@ extern "C" fn find_tasks(ctx: *mut c_void) -> i32 {
     if kernel::is_zombie(task) || maps::slot_of(kernel::tid(task)) != NO_SLOT {
         return 0;
     }
-    if let Some((account, _slot)) = open(&IterContext(ctx), cpu, task, extra) {
-        if !kernel::on_cpu(task) {
-            lifecycle::found(account, &kernel::bill(task));
-        }
+    if let Some((account, _slot)) = open(&IterContext(ctx), cpu, task, extra)
+        && !kernel::on_cpu(task)
+    {
+        lifecycle::found(account, &kernel::bill(task));
     }
     0
 }
