@@ -12,7 +12,7 @@ const BLOCKS_PER_HEADER: u64 = 20;
 const BOLD: Style = Style::new().bold();
 const WARN: Style = AnsiColor::Yellow.on_default();
 /// From this width on there is room for one line per task.
-const WIDE: usize = 128;
+const WIDE: usize = 138;
 
 /// The whole screen.
 #[must_use]
@@ -135,9 +135,9 @@ fn triples(task: &TaskFigures) -> [(&'static str, Triple); 3] {
 }
 
 fn narrow(text: &mut String, rows: &[Row], width: usize, color: bool) {
-    let name_width = width.saturating_sub(64).clamp(0, 15);
+    let name_width = width.saturating_sub(60).clamp(0, 15);
     let title = format!(
-        "{:>7} {} {:<6} {:>11} {:>11} {:>11} {:>9}",
+        "{:>7} {} {:<6} {:>10} {:>10} {:>10} {:>10}",
         "TID",
         pad("NAME", name_width),
         "ms",
@@ -161,7 +161,7 @@ fn narrow(text: &mut String, rows: &[Row], width: usize, color: bool) {
             let skip =
                 if way.is_empty() { String::new() } else { format!("{way} {}", short(skip)) };
             let content = format!(
-                "{tid:>7} {name} {what:<6} {:>11} {:>11} {:>11} {skip:>9}",
+                "{tid:>7} {name} {what:<6} {:>10} {:>10} {:>10} {skip:>10}",
                 ms(own),
                 ms(Some(reported)),
                 signed_ms(delta),
@@ -429,7 +429,7 @@ mod tests {
     #[test]
     fn every_line_fits() {
         let report = report(&[b"bash", b"\x1b[31m\n\x07 evil", "日本語の名前".as_bytes(), b"x"]);
-        for width in [60, 80, 100, 128, 250] {
+        for width in [60, 80, 100, 138, 250] {
             for line in render(&report, width, 2, false).lines() {
                 assert!(line.width() <= width, "{width}: {} cells: {line}", line.width());
                 assert!(!line.chars().any(char::is_control), "{line:?}");
