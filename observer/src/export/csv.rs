@@ -1,4 +1,7 @@
 //! CSV: one row per task, the same names as the JSON lines. An empty cell is not measured.
+//!
+//! The first column, `interval`, is the number of the interval, and empty for the figures at the end. CSV has
+//! one kind of row only: header, CPUs and trailer are in the JSON lines.
 
 use std::io::{self, Write};
 
@@ -10,22 +13,29 @@ use crate::model::{CpuFigures, Header, TaskFigures, Trailer};
 /// Writes CSV.
 pub struct Csv {
     sink: csv::Writer<Box<dyn Write>>,
-    named: bool,
+    is_named: bool,
 }
 
 impl Csv {
     /// Into `sink`.
     pub fn new(sink: Box<dyn Write>) -> Self {
-        Self { sink: csv::Writer::from_writer(sink), named: false }
+        Self { sink: csv::Writer::from_writer(sink), is_named: false }
+    }
+
+    /// The first row: the names, written once, and also where no task follows.
+    fn names(&mut self) -> io::Result<()> {
+        if !self.is_named
+            && let Value::Object(fields) = serde_json::to_value(TaskFigures::default())?
+        {
+            let names = fields.keys().map(String::as_str);
+            self.sink.write_record(std::iter::once("interval").chain(names))?;
+            self.is_named = true;
+        }
+        Ok(())
     }
 
     fn row(&mut self, interval: Option<u64>, task: &TaskFigures) -> io::Result<()> {
         let Value::Object(fields) = serde_json::to_value(task)? else { return Ok(()) };
-        if !self.named {
-            self.sink
-                .write_record(std::iter::once("interval").chain(fields.keys().map(|k| &**k)))?;
-            self.named = true;
-        }
         let interval = interval.map(|number| number.to_string()).unwrap_or_default();
         let cells = fields.values().map(|value| match value {
             Value::Null => String::new(),
@@ -39,10 +49,12 @@ impl Csv {
 
 impl Exporter for Csv {
     fn header(&mut self, _header: &Header) -> io::Result<()> {
-        Ok(())
+        self.names()?;
+        self.sink.flush()
     }
 
     fn tasks(&mut self, interval: Option<u64>, tasks: &[TaskFigures]) -> io::Result<()> {
+        self.names()?;
         tasks.iter().try_for_each(|task| self.row(interval, task))?;
         self.sink.flush()
     }

@@ -23,13 +23,12 @@ pub enum Format {
 }
 
 impl Format {
-    /// The format that a file's extension names.
+    /// The data format that a file's extension names; `None` for every other file.
     #[must_use]
     pub fn from_path(path: &Path) -> Option<Self> {
         match path.extension()?.to_str()? {
             "jsonl" | "ndjson" | "json" => Some(Self::Jsonl),
             "csv" => Some(Self::Csv),
-            "txt" => Some(Self::Table),
             _ => None,
         }
     }
@@ -55,3 +54,6 @@ pub fn exporter(format: Format, sink: Box<dyn Write>) -> Box<dyn Exporter> {
         Format::Jsonl | Format::Table => Box::new(jsonl::Jsonl::new(sink)),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,456 +1,488 @@
-//! The verdict on the screen, and plain lines for each interval.
+//! The verdict on the screen.
 
-use std::{collections::HashMap, fmt::Write as _};
+use std::fmt::Write as _;
 
 use anstyle::{AnsiColor, Style};
-use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
+pub use super::interval::interval_block;
+use super::text::{Scale, clean, cut, fill, pad, tick, wrap};
 use crate::model::{Header, Report, TaskFigures, Trailer, report::escape};
 
-/// Blocks between two headers of the interval view.
-const BLOCKS_PER_HEADER: u64 = 20;
-const BOLD: Style = Style::new().bold();
-const WARN: Style = AnsiColor::Yellow.on_default();
-/// From this width on there is room for one line per task.
-const WIDE: usize = 138;
+/// From this width on, a task has one line if its figures fit.
+const WIDE: usize = 120;
+/// A tid has at most seven digits.
+const TID: usize = 7;
+/// A thread name has at most 15 bytes; names of sums may be longer.
+const NAME_MOST: usize = 18;
+/// As much of a name in the wide layout as still tells tasks apart.
+const NAME_LEAST_WIDE: usize = 10;
+/// `system`.
+const LABEL: usize = 6;
+/// `+999.9 %`.
+const PERCENT: usize = 8;
+/// As wide as half of ` clock skip ` over two columns.
+const SKIP: &str = "-0.000";
+/// Names of inactive hooks that are spelled out.
+const HOOKS_NAMED: usize = 3;
 
-/// The whole screen.
+const BOLD: Style = Style::new().bold();
+const LARGE: Style = AnsiColor::Yellow.on_default();
+const HUGE: Style = AnsiColor::Red.on_default();
+
+/// Everything there is to say, in lines of at most `width` cells (from 60 on).
+///
+/// The `top` tasks with most on-CPU time have rows of their own; the others share one, with exact sums.
+/// Colour only adds: nothing is said by it alone.
 #[must_use]
 pub fn render(report: &Report, width: usize, top: usize, color: bool) -> String {
     let mut text = String::new();
     header(&mut text, &report.header, width);
     text.push('\n');
     let rows = rows(&report.tasks, top.max(1));
-    if width >= WIDE {
-        wide(&mut text, &rows, color);
-    } else {
-        narrow(&mut text, &rows, width, color);
-    }
-    if !report.sentences.is_empty() {
+    if !rows.is_empty() {
+        tasks(&mut text, &rows, width, color);
         text.push('\n');
     }
     for sentence in &report.sentences {
         wrap(&mut text, sentence, width);
     }
-    text.push('\n');
+    if !report.sentences.is_empty() {
+        text.push('\n');
+    }
     footer(&mut text, &report.trailer, width);
     text
 }
 
 fn header(text: &mut String, header: &Header, width: usize) {
     let active = header.hooks.iter().filter(|hook| hook.state == "active").count();
-    let line = format!(
-        "observer {} · Linux {} {} · accounting {}, HZ {} (± {} ms) · preempt {} · {} of {} hooks active",
-        header.version,
-        header.kernel,
-        header.arch,
-        header.accounting,
-        header.hz,
-        header.tick_ns as f64 / 1e6,
-        header.preempt,
-        active,
-        header.hooks.len(),
-    );
-    wrap(text, &line, width);
-    // Hooks that lose the same thing share a line.
-    let mut lost: Vec<(String, Vec<&str>)> = Vec::new();
+    let parts = [
+        format!("observer {}", header.version),
+        format!("Linux {} {}", header.kernel, header.arch),
+        format!("accounting {}, HZ {} (± {})", header.accounting, header.hz, tick(header.tick_ns)),
+        format!("preempt {}", header.preempt),
+        format!("{active} of {} hooks active", header.hooks.len()),
+    ]
+    .map(|part| clean(&part));
+    fill(text, &parts.each_ref().map(String::as_str), " · ", width);
+    // What is lost is the news; hooks that lose the same share a line, such as the ten x86 vectors elsewhere.
+    let mut groups: Vec<(&str, Vec<&str>, &str, &str)> = Vec::new();
     for hook in header.hooks.iter().filter(|hook| hook.state != "active") {
-        let why = format!(
-            "{}: {}; lost: {}",
-            hook.state,
-            hook.reason.as_deref().unwrap_or("unknown"),
-            hook.lost.as_deref().unwrap_or("nothing"),
-        );
-        match lost.iter_mut().find(|(known, _)| *known == why) {
-            Some((_, names)) => names.push(&hook.name),
-            None => lost.push((why, vec![&hook.name])),
+        let lost = hook.lost.as_deref().unwrap_or("not known");
+        let reason = hook.reason.as_deref().unwrap_or("no reason known");
+        match groups.iter_mut().find(|group| group.0 == lost && group.2 == hook.state) {
+            Some(group) => group.1.push(&hook.name),
+            None => groups.push((lost, vec![&hook.name], &hook.state, reason)),
         }
     }
-    for (why, names) in lost {
-        wrap(text, &format!("without {} ({why})", names.join(", ")), width);
+    for (lost, names, state, reason) in groups {
+        let mut list = names[..names.len().min(HOOKS_NAMED)].join(", ");
+        if names.len() > HOOKS_NAMED {
+            let _ = write!(list, " and {} more", names.len() - HOOKS_NAMED);
+        }
+        wrap(text, &format!("{list} {state} ({reason}); what is lost: {lost}"), width);
     }
 }
 
-/// One row: a task, or a sum.
+/// A task, or the sum of several.
 struct Row {
-    tid: String,
+    tid: Option<u32>,
     name: String,
+    is_exited: bool,
     figures: TaskFigures,
 }
 
 fn rows(tasks: &[TaskFigures], top: usize) -> Vec<Row> {
-    let mut rows: Vec<Row> = tasks.iter().take(top).map(row).collect();
-    let rest = tasks.get(top..).unwrap_or(&[]);
-    if !rest.is_empty() {
-        let name = format!("{} other tasks", rest.len());
-        rows.push(Row { tid: String::new(), name, figures: sum(rest) });
-    }
-    if tasks.len() > 1 {
-        let name = format!("all {} tasks", tasks.len());
-        rows.push(Row { tid: String::new(), name, figures: sum(tasks) });
-    }
+    let mut sorted: Vec<&TaskFigures> = tasks.iter().collect();
+    sorted.sort_by_key(|task| std::cmp::Reverse(task.oncpu_ns));
+    let (first, rest) = sorted.split_at(top.min(sorted.len()));
+    let mut rows: Vec<Row> = first
+        .iter()
+        .map(|task| Row {
+            tid: Some(task.tid),
+            name: escape(&task.comm),
+            is_exited: task.state == "exited",
+            figures: (*task).clone(),
+        })
+        .collect();
+    let sums = [
+        (!rest.is_empty()).then(|| (rest, format!("{} other task{}", rest.len(), plural(rest)))),
+        (sorted.len() > 1).then(|| (&*sorted, format!("all {} tasks", sorted.len()))),
+    ];
+    rows.extend(sums.into_iter().flatten().map(|(tasks, name)| Row {
+        tid: None,
+        name,
+        is_exited: false,
+        figures: sum(tasks),
+    }));
     rows
 }
 
-fn row(task: &TaskFigures) -> Row {
-    Row { tid: task.tid.to_string(), name: escape(&task.comm), figures: task.clone() }
+fn plural<T>(of: &[T]) -> &'static str {
+    if of.len() == 1 { "" } else { "s" }
 }
 
-/// The exact sum of what the table shows; a part that one task does not have, the sum does not have.
-fn sum(tasks: &[TaskFigures]) -> TaskFigures {
-    let add = |pick: fn(&TaskFigures) -> Option<u64>| tasks.iter().map(pick).sum::<Option<u64>>();
-    let add_signed =
-        |pick: fn(&TaskFigures) -> Option<i64>| tasks.iter().map(pick).sum::<Option<i64>>();
+/// The exact sums of what the table shows. A part that one task does not have, the sum does not have.
+fn sum(tasks: &[&TaskFigures]) -> TaskFigures {
+    let all = |pick: fn(&TaskFigures) -> u64| {
+        tasks.iter().fold(0, |sum: u64, task| sum.saturating_add(pick(task)))
+    };
+    let known = |pick: fn(&TaskFigures) -> Option<u64>| {
+        tasks.iter().try_fold(0, |sum: u64, task| Some(sum.saturating_add(pick(task)?)))
+    };
+    let signed = |pick: fn(&TaskFigures) -> Option<i64>| {
+        tasks.iter().try_fold(0, |sum: i64, task| Some(sum.saturating_add(pick(task)?)))
+    };
     TaskFigures {
-        oncpu_ns: tasks.iter().map(|task| task.oncpu_ns).sum(),
-        user_ns: add(|task| task.user_ns),
-        system_ns: add(|task| task.system_ns),
-        hardirq_ns: add(|task| task.hardirq_ns),
-        softirq_ns: add(|task| task.softirq_ns),
-        unclassified_ns: add(|task| task.unclassified_ns),
-        reported_user_ns: tasks.iter().map(|task| task.reported_user_ns).sum(),
-        reported_system_ns: tasks.iter().map(|task| task.reported_system_ns).sum(),
-        reported_runtime_ns: tasks.iter().map(|task| task.reported_runtime_ns).sum(),
-        delta_user_ns: add_signed(|task| task.delta_user_ns),
-        delta_system_ns: add_signed(|task| task.delta_system_ns),
-        delta_runtime_ns: tasks.iter().map(|task| task.delta_runtime_ns).sum(),
-        skip_in_ns: add(|task| task.skip_in_ns),
-        skip_out_ns: add(|task| task.skip_out_ns),
+        oncpu_ns: all(|task| task.oncpu_ns),
+        user_ns: known(|task| task.user_ns),
+        system_ns: known(system),
+        unclassified_ns: known(|task| task.unclassified_ns),
+        reported_user_ns: all(|task| task.reported_user_ns),
+        reported_system_ns: all(|task| task.reported_system_ns),
+        reported_runtime_ns: all(|task| task.reported_runtime_ns),
+        delta_user_ns: signed(|task| task.delta_user_ns),
+        delta_system_ns: signed(|task| task.delta_system_ns),
+        delta_runtime_ns: signed(|task| Some(task.delta_runtime_ns)).unwrap_or(0),
+        skip_in_ns: known(|task| task.skip_in_ns),
+        skip_out_ns: known(|task| task.skip_out_ns),
         ..TaskFigures::default()
     }
 }
 
-/// Measured, reported, difference.
-type Triple = (Option<u64>, u64, Option<i64>);
-
 /// Interrupts are part of the system time that the kernel reports, and so of the measured side here.
-fn triples(task: &TaskFigures) -> [(&'static str, Triple); 3] {
-    let system_ns =
-        task.system_ns.map(|ns| ns + task.hardirq_ns.unwrap_or(0) + task.softirq_ns.unwrap_or(0));
-    [
-        ("user", (task.user_ns, task.reported_user_ns, task.delta_user_ns)),
-        ("system", (system_ns, task.reported_system_ns, task.delta_system_ns)),
-        ("total", (Some(task.oncpu_ns), task.reported_runtime_ns, Some(task.delta_runtime_ns))),
-    ]
+fn system(task: &TaskFigures) -> Option<u64> {
+    let interrupts_ns = task.hardirq_ns.unwrap_or(0).saturating_add(task.softirq_ns.unwrap_or(0));
+    Some(task.system_ns?.saturating_add(interrupts_ns))
 }
 
-fn narrow(text: &mut String, rows: &[Row], width: usize, color: bool) {
-    let name_width = width.saturating_sub(60).clamp(0, 15);
-    let title = format!(
-        "{:>7} {} {:<6} {:>10} {:>10} {:>10} {:>10}",
-        "TID",
-        pad("NAME", name_width),
-        "ms",
-        "measured",
-        "reported",
-        "difference",
-        "skip",
-    );
-    line(text, &title, BOLD, color);
-    for row in rows {
-        let skips = [("in", row.figures.skip_in_ns), ("out", row.figures.skip_out_ns), ("", None)];
-        for (index, ((what, (own, reported, delta)), (way, skip))) in
-            triples(&row.figures).into_iter().zip(skips).enumerate()
-        {
-            let (tid, name) = match index {
-                0 if name_width == 0 => (row.tid.as_str(), String::new()),
-                0 => (row.tid.as_str(), pad(&row.name, name_width)),
-                1 if row.figures.state == "exited" => ("", pad("(exited)", name_width)),
-                _ => ("", pad("", name_width)),
-            };
-            let skip =
-                if way.is_empty() { String::new() } else { format!("{way} {}", short(skip)) };
-            let content = format!(
-                "{tid:>7} {name} {what:<6} {:>10} {:>10} {:>10} {skip:>10}",
-                ms(own),
-                ms(Some(reported)),
-                signed_ms(delta),
-            );
-            line(text, content.trim_end(), style(own, delta), color);
+/// Measured, reported and their difference, as shown.
+struct Line {
+    own: String,
+    reported: String,
+    delta: String,
+    percent: String,
+    style: Style,
+}
+
+/// A row in one scale.
+struct Block<'a> {
+    row: &'a Row,
+    /// User, system, total.
+    lines: [Line; 3],
+    skips: [String; 2],
+    unclassified: Option<String>,
+}
+
+impl<'a> Block<'a> {
+    fn new(row: &'a Row, scale: Scale) -> Self {
+        let task = &row.figures;
+        let line = |own_ns: Option<u64>, reported_ns: u64, delta_ns: Option<i64>| Line {
+            own: scale.show(own_ns),
+            reported: scale.show(Some(reported_ns)),
+            delta: scale.signed(delta_ns),
+            percent: percent(own_ns, delta_ns),
+            style: style(own_ns, delta_ns),
+        };
+        Self {
+            row,
+            lines: [
+                line(task.user_ns, task.reported_user_ns, task.delta_user_ns),
+                line(system(task), task.reported_system_ns, task.delta_system_ns),
+                line(Some(task.oncpu_ns), task.reported_runtime_ns, Some(task.delta_runtime_ns)),
+            ],
+            skips: [scale.show(task.skip_in_ns), scale.show(task.skip_out_ns)],
+            unclassified: task
+                .unclassified_ns
+                .filter(|ns| scale.shows(*ns))
+                .map(|ns| format!("± {}", scale.show(Some(ns)))),
         }
     }
 }
 
-fn wide(text: &mut String, rows: &[Row], color: bool) {
-    let group = format!(
-        "{:>7} {:<16}{:^31} {:^31} {:^31}{:>17}",
-        "", "", "user ms", "system ms", "total ms", "clock skip ms"
-    );
-    line(text, group.trim_end(), BOLD, color);
-    let part = format!("{:>10} {:>10} {:>9}", "measured", "reported", "diff");
-    let title = format!("{:>7} {:<16}{part} {part} {part} {:>8} {:>8}", "TID", "NAME", "in", "out");
-    line(text, &title, BOLD, color);
-    for row in rows {
-        let mut content = format!("{:>7} {} ", row.tid, pad(&row.name, 15));
-        let mut worst = Style::new();
-        for (_, (own, reported, delta)) in triples(&row.figures) {
-            let _ = write!(
-                content,
-                "{:>10} {:>10} {:>9} ",
-                ms(own),
-                ms(Some(reported)),
-                signed_ms(delta)
-            );
-            if style(own, delta) != Style::new() {
-                worst = WARN;
+/// The difference in percent of what was measured.
+fn percent(own_ns: Option<u64>, delta_ns: Option<i64>) -> String {
+    match (own_ns, delta_ns) {
+        (Some(own_ns), Some(delta_ns)) if own_ns != 0 => {
+            let percent = delta_ns as f64 * 100.0 / own_ns as f64;
+            match percent.abs() {
+                size if size < 0.05 => "0.0 %".to_owned(),
+                size if size < 999.95 => format!("{percent:+.1} %"),
+                size if size < 9_999.5 => format!("{percent:+.0} %"),
+                _ => "> 9999 %".to_owned(),
             }
         }
-        let _ = write!(
-            content,
-            "{:>8} {:>8}",
-            short(row.figures.skip_in_ns),
-            short(row.figures.skip_out_ns)
-        );
-        line(text, &content, worst, color);
+        _ => "-".to_owned(),
     }
 }
 
-/// A difference stands out when it is beyond both 5 % and 1 ms.
-fn style(own: Option<u64>, delta: Option<i64>) -> Style {
-    match (own, delta) {
-        (Some(own), Some(delta))
-            if delta.unsigned_abs() > 1_000_000 && delta.unsigned_abs() > own / 20 =>
-        {
-            WARN
-        }
+/// A difference stands out beyond both 5 % and 1 ms, and more so beyond 20 %.
+fn style(own_ns: Option<u64>, delta_ns: Option<i64>) -> Style {
+    match (own_ns, delta_ns.map(i64::unsigned_abs)) {
+        (Some(own_ns), Some(size_ns)) if size_ns > 1_000_000 && size_ns > own_ns / 5 => HUGE,
+        (Some(own_ns), Some(size_ns)) if size_ns > 1_000_000 && size_ns > own_ns / 20 => LARGE,
         _ => Style::new(),
     }
 }
 
-fn footer(text: &mut String, trailer: &Trailer, width: usize) {
-    let hooks = trailer.hook_ns.map_or("-".to_owned(), |ns| format!("{} ms", ms(Some(ns))));
-    wrap(
-        text,
-        &format!(
-            "observer itself: {} ms CPU, hooks ran {} times ({hooks}) in {} ms",
-            ms(Some(trailer.observer_cpu_ns)),
-            trailer.hook_runs,
-            ms(Some(trailer.elapsed_ns)),
-        ),
-        width,
+/// The first layout and scale that fit.
+fn tasks(text: &mut String, rows: &[Row], width: usize, color: bool) {
+    let largest_ns = rows
+        .iter()
+        .map(|row| row.figures.oncpu_ns.max(row.figures.reported_runtime_ns))
+        .max()
+        .unwrap_or(0);
+    let blocks = |scale: Scale| -> Vec<Block<'_>> {
+        rows.iter().map(|row| Block::new(row, scale)).collect()
+    };
+    let scale = Scale::for_largest(largest_ns);
+    if width >= WIDE && wide(text, &blocks(scale), scale, width, color) {
+        return;
+    }
+    let scales = [scale, Scale::COARSE, Scale::SECONDS, Scale::WHOLE];
+    for scale in scales {
+        if narrow(text, &blocks(scale), scale, width, true, color) {
+            return;
+        }
+    }
+    narrow(text, &blocks(Scale::WHOLE), Scale::WHOLE, width, false, color);
+}
+
+/// The widest of the cells and the title.
+fn widest<'a>(title: &str, cells: impl Iterator<Item = &'a String>) -> usize {
+    cells.map(|cell| cell.chars().count()).chain([title.len()]).max().unwrap_or(0)
+}
+
+/// Three lines per task; false if they do not fit.
+fn narrow(
+    text: &mut String,
+    blocks: &[Block<'_>],
+    scale: Scale,
+    width: usize,
+    with_skips: bool,
+    color: bool,
+) -> bool {
+    let lines = || blocks.iter().flat_map(|block| &block.lines);
+    let own = widest("measured", lines().map(|line| &line.own));
+    let reported = widest("reported", lines().map(|line| &line.reported));
+    let delta = widest("difference", lines().map(|line| &line.delta));
+    let skip = widest("", blocks.iter().flat_map(|block| &block.skips)).max(6);
+    let skips = if with_skips { 2 + 4 + skip } else { 0 };
+    let least = 1 + LABEL + 1 + own + 1 + reported + 1 + delta + skips;
+    if with_skips && least + TID > width {
+        return false;
+    }
+    let room = width.saturating_sub(least);
+    // A column for the percentage, if the names keep as much as a thread name needs.
+    let with_percent = room >= 15 + 1 + PERCENT;
+    let name = (room - if with_percent { 1 + PERCENT } else { 0 }).min(NAME_MOST);
+    let percent =
+        |cell: &str| if with_percent { format!(" {cell:>PERCENT$}") } else { String::new() };
+    let title = format!(
+        "{} {:<LABEL$} {:>own$} {:>reported$} {:>delta$}{}{}",
+        pad("TASK", name),
+        scale.unit,
+        "measured",
+        "reported",
+        "difference",
+        percent("%"),
+        if with_skips { format!("  {:>1$}", "clock skip", 4 + skip) } else { String::new() },
     );
-    let lost: Vec<String> = [
-        (trailer.map_full, "tasks not observed (raise --max-tasks)"),
+    push(text, &paint(title.trim_end(), BOLD, color));
+    for block in blocks {
+        let tid = block.row.tid.map(|tid| tid.to_string()).unwrap_or_default();
+        let exited = if block.row.is_exited { "exited" } else { "" };
+        let skip_cells = [("in ", &block.skips[0]), ("out", &block.skips[1])];
+        for (index, (label, line)) in
+            ["user", "system", "total"].into_iter().zip(&block.lines).enumerate()
+        {
+            let left = pad([block.row.name.as_str(), &tid, exited][index], name);
+            let left = if index == 0 { paint(&left, BOLD, color) } else { left };
+            let delta_cell = format!("{:>delta$}{}", line.delta, percent(&line.percent));
+            let right = match skip_cells.get(index) {
+                Some((way, cell)) if with_skips => format!("  {way} {cell:>skip$}"),
+                _ => String::new(),
+            };
+            let content = format!(
+                "{left} {label:<LABEL$} {:>own$} {:>reported$} {}{right}",
+                line.own,
+                line.reported,
+                paint(&delta_cell, line.style, color),
+            );
+            push(text, content.trim_end());
+        }
+        if let Some(unclassified) = &block.unclassified {
+            let content = format!(
+                "{} {:<LABEL$} {unclassified:>own$} unclassified: user or system",
+                pad("", name),
+                ""
+            );
+            push(text, &cut(&content, width));
+        }
+    }
+    true
+}
+
+/// What the wide layout shows, in the order in which it is given up.
+const WIDE_LAYOUTS: [(bool, [&str; 3]); 3] = [
+    (true, ["measured", "reported", "difference"]),
+    (false, ["measured", "reported", "diff"]),
+    (false, ["meas.", "rep.", "diff"]),
+];
+
+/// One line per task; false if the figures do not fit.
+fn wide(text: &mut String, blocks: &[Block<'_>], scale: Scale, width: usize, color: bool) -> bool {
+    WIDE_LAYOUTS.into_iter().any(|(with_percent, titles)| {
+        let table = Wide::new(blocks, with_percent, titles);
+        let Some(name) = width.checked_sub(table.others).filter(|room| *room >= NAME_LEAST_WIDE)
+        else {
+            return false;
+        };
+        table.write(text, blocks, scale, name.min(NAME_MOST), color);
+        true
+    })
+}
+
+struct Wide {
+    titles: [&'static str; 3],
+    with_percent: bool,
+    /// Widths of measured, reported and difference, for user, system and total.
+    columns: [[usize; 3]; 3],
+    skips: [usize; 2],
+    /// Zero where no task has any.
+    unclassified: usize,
+    /// Everything but the name.
+    others: usize,
+}
+
+impl Wide {
+    fn new(blocks: &[Block<'_>], with_percent: bool, titles: [&'static str; 3]) -> Self {
+        let columns = [0, 1, 2].map(|part| {
+            let lines = || blocks.iter().map(|block| &block.lines[part]);
+            [
+                widest(titles[0], lines().map(|line| &line.own)),
+                widest(titles[1], lines().map(|line| &line.reported)),
+                widest(titles[2], lines().map(|line| &line.delta)),
+            ]
+        });
+        let skips = [0, 1].map(|way| widest(SKIP, blocks.iter().map(|block| &block.skips[way])));
+        let some = || blocks.iter().filter_map(|block| block.unclassified.as_ref());
+        let unclassified = some().next().map_or(0, |_| widest("uncl.", some()));
+        let mut wide = Self { titles, with_percent, columns, skips, unclassified, others: 0 };
+        let groups: usize = (0..3).map(|part| 2 + wide.group(part)).sum();
+        let tail = if unclassified == 0 { 0 } else { 2 + unclassified };
+        wide.others = TID + 1 + 1 + groups + 2 + skips[0] + 1 + skips[1] + tail;
+        wide
+    }
+
+    fn group(&self, part: usize) -> usize {
+        let percent = if self.with_percent { 1 + PERCENT } else { 0 };
+        self.columns[part].iter().sum::<usize>() + 2 + percent
+    }
+
+    fn write(
+        &self,
+        text: &mut String,
+        blocks: &[Block<'_>],
+        scale: Scale,
+        name: usize,
+        color: bool,
+    ) {
+        let skip = self.skips[0] + 1 + self.skips[1];
+        let mut groups = " ".repeat(TID + 1 + 1 + name);
+        let mut title = format!("{:>TID$}  {}", "TID", pad("NAME", name));
+        for (part, label) in ["user", "system", "total"].into_iter().enumerate() {
+            let group = self.group(part);
+            let _ = write!(groups, "  {:─^group$}", format!(" {label}, {} ", scale.unit));
+            let [own, reported, delta] = self.columns[part];
+            let [a, b, c] = self.titles;
+            let _ = write!(title, "  {a:>own$} {b:>reported$} {c:>delta$}");
+            if self.with_percent {
+                let _ = write!(title, " {:>PERCENT$}", "%");
+            }
+        }
+        let _ = write!(groups, "  {:─^skip$}", " clock skip ");
+        let _ = write!(title, "  {:>1$} {2:>3$}", "in", self.skips[0], "out", self.skips[1]);
+        if self.unclassified != 0 {
+            let _ = write!(title, "  {:>1$}", "uncl.", self.unclassified);
+        }
+        push(text, &paint(&groups, BOLD, color));
+        push(text, &paint(&title, BOLD, color));
+        for block in blocks {
+            push(text, self.line(block, name, color).trim_end());
+        }
+        if blocks.iter().any(|block| block.row.is_exited) {
+            push(text, &format!("{:>TID$}  exited", "*"));
+        }
+        if self.unclassified != 0 {
+            push(
+                text,
+                &format!("{:>TID$}  unclassified: user or system, not known which", "uncl."),
+            );
+        }
+    }
+
+    fn line(&self, block: &Block<'_>, name: usize, color: bool) -> String {
+        let tid = block.row.tid.map(|tid| tid.to_string()).unwrap_or_default();
+        let mark = if block.row.is_exited { "*" } else { " " };
+        let mut content = format!("{tid:>TID$}{mark} {}", pad(&block.row.name, name));
+        for (line, [own, reported, delta]) in block.lines.iter().zip(self.columns) {
+            let mut difference = format!("{:>delta$}", line.delta);
+            if self.with_percent {
+                let _ = write!(difference, " {:>PERCENT$}", line.percent);
+            }
+            let difference = paint(&difference, line.style, color);
+            let _ =
+                write!(content, "  {:>own$} {:>reported$} {difference}", line.own, line.reported);
+        }
+        let ([into, out], [a, b]) = (&block.skips, self.skips);
+        let _ = write!(content, "  {into:>a$} {out:>b$}");
+        if let Some(unclassified) = &block.unclassified {
+            let _ = write!(content, "  {unclassified:>0$}", self.unclassified);
+        }
+        content
+    }
+}
+
+fn push(text: &mut String, line: &str) {
+    text.push_str(line);
+    text.push('\n');
+}
+
+fn paint(text: &str, style: Style, color: bool) -> String {
+    if color && style != Style::new() { format!("{style}{text}{style:#}") } else { text.to_owned() }
+}
+
+fn footer(text: &mut String, trailer: &Trailer, width: usize) {
+    let show = |ns: u64| format!("{} ms", Scale::FINE.show(Some(ns)));
+    let losses: Vec<String> = [
+        (trailer.map_full, "tasks not observed (no free slot: raise --max-tasks)"),
         (trailer.lost_events, "readings missed"),
         (trailer.recursion_misses.unwrap_or(0), "hook runs left out by the kernel"),
-        (trailer.clock_jumps, "switches with a clock that jumped"),
+        (trailer.clock_jumps, "clock jumps"),
     ]
     .into_iter()
     .filter(|(count, _)| *count != 0)
     .map(|(count, what)| format!("{count} {what}"))
     .collect();
-    let lost = if lost.is_empty() { "nothing".to_owned() } else { lost.join(", ") };
-    let residual = signed_ms(trailer.residual_ns);
-    wrap(text, &format!("lost: {lost}; residual that no cause explains: {residual} ms"), width);
-}
-
-/// One interval: what was added to each task since the last reading.
-///
-/// `number` counts from 0; the header comes with the first block and every 20 blocks.
-#[must_use]
-pub fn interval_block(
-    before: &[TaskFigures],
-    now: &[TaskFigures],
-    elapsed_ns: u64,
-    number: u64,
-    width: usize,
-) -> String {
-    let mut text = String::new();
-    let name_width = width.saturating_sub(65).clamp(0, 15);
-    if number.is_multiple_of(BLOCKS_PER_HEADER) {
-        let _ = writeln!(
-            text,
-            "{:>7} {} {:>6} {:>6} {:>6} {:>6} {:>6} {:>7} {:>6} {:>6}",
-            "TID",
-            pad("NAME", name_width),
-            "usr%",
-            "rep%",
-            "sys%",
-            "rep%",
-            "cpu%",
-            "diff ms",
-            "skip+",
-            "skip-",
-        );
-    }
-    let known: HashMap<(u32, u64), &TaskFigures> =
-        before.iter().map(|task| ((task.tid, task.opened_ns), task)).collect();
-    let none = TaskFigures::default();
-    for task in now {
-        let then = known.get(&(task.tid, task.opened_ns)).copied().unwrap_or(&none);
-        let grown = |now: Option<u64>, then: Option<u64>| {
-            now.map(|now| now.saturating_sub(then.unwrap_or(0)))
-        };
-        let oncpu_ns = task.oncpu_ns.saturating_sub(then.oncpu_ns);
-        if task.state == "exited" && oncpu_ns == 0 {
-            continue;
-        }
-        let share = |ns: Option<u64>| {
-            ns.map_or("-".to_owned(), |ns| {
-                format!("{:.1}", ns as f64 * 100.0 / elapsed_ns.max(1) as f64)
-            })
-        };
-        let _ = writeln!(
-            text,
-            "{:>7} {} {:>6} {:>6} {:>6} {:>6} {:>6} {:>7} {:>6} {:>6}",
-            task.tid,
-            pad(&escape(&task.comm), name_width),
-            share(grown(task.user_ns, then.user_ns)),
-            share(grown(Some(task.reported_user_ns), Some(then.reported_user_ns))),
-            share(grown(task.system_ns, then.system_ns)),
-            share(grown(Some(task.reported_system_ns), Some(then.reported_system_ns))),
-            share(Some(oncpu_ns)),
-            signed_ms(Some(task.delta_runtime_ns - then.delta_runtime_ns)),
-            short(grown(task.skip_in_ns, then.skip_in_ns)),
-            short(grown(task.skip_out_ns, then.skip_out_ns)),
-        );
-    }
-    text
-}
-
-/// Milliseconds with three decimals; `-` for not measured.
-#[must_use]
-pub fn ms(ns: Option<u64>) -> String {
-    ns.map_or("-".to_owned(), |ns| format!("{:.3}", ns as f64 / 1e6))
-}
-
-/// The same with its sign.
-#[must_use]
-pub fn signed_ms(ns: Option<i64>) -> String {
-    ns.map_or("-".to_owned(), |ns| format!("{:+.3}", ns as f64 / 1e6))
-}
-
-/// Milliseconds in at most six characters.
-fn short(ns: Option<u64>) -> String {
-    match ns {
-        None => "-".to_owned(),
-        Some(0) => "0".to_owned(),
-        Some(ns) if ns < 100_000_000 => format!("{:.2}", ns as f64 / 1e6),
-        Some(ns) => format!("{:.0}", ns as f64 / 1e6),
-    }
-}
-
-/// Cut or filled to a width in terminal cells.
-fn pad(name: &str, width: usize) -> String {
-    let full = name.width();
-    if full <= width {
-        return format!("{name}{}", " ".repeat(width - full));
-    }
-    let mut text = String::new();
-    let mut used = 0;
-    for character in name.chars() {
-        let cells = character.width().unwrap_or(0);
-        if used + cells + 1 > width {
-            break;
-        }
-        text.push(character);
-        used += cells;
-    }
-    if used < width {
-        text.push('…');
-        used += 1;
-    }
-    text.push_str(&" ".repeat(width.saturating_sub(used)));
-    text
-}
-
-fn line(text: &mut String, content: &str, style: Style, color: bool) {
-    let _ = if color && style != Style::new() {
-        writeln!(text, "{style}{content}{style:#}")
-    } else {
-        writeln!(text, "{content}")
+    let lost = match (losses.is_empty(), trailer.recursion_misses) {
+        (true, Some(_)) => "nothing".to_owned(),
+        (true, None) => "nothing known (this kernel does not count misses)".to_owned(),
+        (false, _) => losses.join(", "),
     };
-}
-
-/// Breaks a sentence between words.
-fn wrap(text: &mut String, sentence: &str, width: usize) {
-    let mut used = 0;
-    for word in sentence.split(' ') {
-        let cells = word.width();
-        if used != 0 && used + 1 + cells > width {
-            text.push('\n');
-            text.push_str("  ");
-            used = 2;
-        } else if used != 0 {
-            text.push(' ');
-            used += 1;
+    let hook_time = trailer.hook_ns.map_or("time not measured".to_owned(), show);
+    let own = format!(
+        "observer itself: {} CPU, hooks ran {} times ({hook_time}) in {}; lost: {lost}; residual {}",
+        show(trailer.observer_cpu_ns),
+        trailer.hook_runs,
+        show(trailer.elapsed_ns),
+        match trailer.residual_ns {
+            Some(_) => format!("{} ms (unexplained)", Scale::FINE.signed(trailer.residual_ns)),
+            None => "not measured".to_owned(),
         }
-        text.push_str(word);
-        used += cells;
-    }
-    text.push('\n');
+    );
+    wrap(text, &own, width);
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::model::report::SCHEMA;
-
-    fn report(names: &[&[u8]]) -> Report {
-        let tasks = names
-            .iter()
-            .enumerate()
-            .map(|(index, name)| TaskFigures {
-                tid: 4_194_300 + index as u32,
-                comm: name.to_vec(),
-                state: "exited",
-                oncpu_ns: 123_456_789_012,
-                user_ns: Some(100_000_000_000),
-                system_ns: Some(23_456_789_012),
-                reported_user_ns: 110_000_000_000,
-                delta_user_ns: Some(10_000_000_000),
-                skip_in_ns: Some(7_000_000),
-                ..TaskFigures::default()
-            })
-            .collect();
-        let header = Header {
-            schema: SCHEMA.to_owned(),
-            version: "0.1.0".to_owned(),
-            kernel: "6.18.44".to_owned(),
-            arch: "x86_64".to_owned(),
-            hz: 250,
-            tick_ns: 4_000_000,
-            accounting: "tick".to_owned(),
-            preempt: "none".to_owned(),
-            cpus: 2,
-            clock: "CLOCK_MONOTONIC".to_owned(),
-            clocksource: "tsc".to_owned(),
-            started_unix_ns: 0,
-            started_ns: 0,
-            hooks: Vec::new(),
-            crossing_costs_ns: Vec::new(),
-            target: String::new(),
-        };
-        let sentences = vec!["a sentence of many words ".repeat(12).trim().to_owned()];
-        let trailer = Trailer::default();
-        Report { header, tasks, cpus: Vec::new(), trailer, sentences, rusage_ns: None }
-    }
-
-    #[test]
-    fn every_line_fits() {
-        let report = report(&[b"bash", b"\x1b[31m\n\x07 evil", "日本語の名前".as_bytes(), b"x"]);
-        for width in [60, 80, 100, 138, 250] {
-            for line in render(&report, width, 2, false).lines() {
-                assert!(line.width() <= width, "{width}: {} cells: {line}", line.width());
-                assert!(!line.chars().any(char::is_control), "{line:?}");
-            }
-        }
-    }
-
-    #[test]
-    fn the_rest_is_summed_exactly() {
-        let report = report(&[b"a", b"b", b"c"]);
-        let rows = rows(&report.tasks, 1);
-        assert_eq!(rows.len(), 3);
-        assert_eq!(rows[1].name, "2 other tasks");
-        assert_eq!(rows[1].figures.oncpu_ns, 2 * 123_456_789_012);
-        assert_eq!(rows[2].figures.delta_user_ns, Some(30_000_000_000));
-    }
-
-    #[test]
-    fn not_measured_is_a_dash() {
-        assert_eq!(ms(None), "-");
-        assert_eq!(signed_ms(Some(-1_500)), "-0.002");
-        assert_eq!(pad("日本語", 5), "日本…");
-    }
-}
+#[path = "table_tests.rs"]
+mod tests;

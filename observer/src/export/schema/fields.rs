@@ -1,0 +1,283 @@
+//! Every field of every record, in the order in which it is written.
+
+use Kind::{Costs, Integer, List, MaybeInteger, MaybeNatural, MaybeText, Natural, Text, Word};
+
+/// Nanoseconds.
+const NS: &str = "ns";
+/// A count.
+const COUNT: &str = "1";
+/// A number that only names something.
+const ID: &str = "id";
+const HERTZ: &str = "Hz";
+
+/// What a field holds; with numbers goes their unit, and `Maybe` is null where it was not measured.
+#[derive(Clone, Copy)]
+pub enum Kind {
+    Text,
+    MaybeText,
+    /// One of these.
+    Word(&'static [&'static str]),
+    /// From 0 on.
+    Natural(&'static str),
+    MaybeNatural(&'static str),
+    /// Below 0 too.
+    Integer(&'static str),
+    MaybeInteger(&'static str),
+    /// Pairs of a name and a cost.
+    Costs,
+    /// Objects with these fields.
+    List(&'static [Field]),
+}
+
+/// One field.
+pub struct Field {
+    pub name: &'static str,
+    pub kind: Kind,
+    pub description: &'static str,
+}
+
+/// One kind of record: what `type` says, and its fields, in groups that records may share.
+pub struct Record {
+    pub kind: &'static str,
+    pub description: &'static str,
+    pub fields: &'static [&'static [Field]],
+}
+
+const fn field(name: &'static str, kind: Kind, description: &'static str) -> Field {
+    Field { name, kind, description }
+}
+
+/// All records.
+pub const RECORDS: [Record; 5] = [
+    Record {
+        kind: "header",
+        description: "The first record: what was measured on, and how.",
+        fields: &[HEADER],
+    },
+    Record { kind: "task", description: "A task over the whole session.", fields: &[TASK] },
+    Record {
+        kind: "interval",
+        description: "A task at the end of an interval; its figures are since the account was opened, not since the \
+            interval before.",
+        fields: &[INTERVAL, TASK],
+    },
+    Record { kind: "cpu", description: "A CPU over the whole session.", fields: &[CPU] },
+    Record {
+        kind: "trailer",
+        description: "The last record: what was lost, and what it cost.",
+        fields: &[TRAILER],
+    },
+];
+
+const INTERVAL: &[Field] = &[field("interval", Natural(COUNT), "Number of the interval, from 1.")];
+
+const HEADER: &[Field] = &[
+    field("schema", Text, "Name and version of this contract."),
+    field("version", Text, "observer's version."),
+    field("kernel", Text, "Kernel release."),
+    field("arch", Text, "Machine architecture."),
+    field("hz", Natural(HERTZ), "Ticks per second."),
+    field(
+        "tick_ns",
+        Natural(NS),
+        "Length of a tick: the quantum of raw user and system time under tick accounting.",
+    ),
+    field(
+        "accounting",
+        Word(&["tick", "vtime dormant", "vtime active", "native"]),
+        "How the kernel tells user from system time.",
+    ),
+    field(
+        "preempt",
+        Word(&["none", "voluntary", "full", "lazy", "rt", "unknown"]),
+        "Preemption mode.",
+    ),
+    field("cpus", Natural(COUNT), "Online CPUs at the start."),
+    field("clock", Text, "The clock of all times here."),
+    field("clocksource", Text, "The machine's clock source."),
+    field("started_unix_ns", Natural(NS), "Wall-clock time of the start, since 1970."),
+    field("started_ns", Natural(NS), "The same moment by clock."),
+    field("hooks", List(HOOK), "Every hook and what became of it."),
+    field(
+        "crossing_costs_ns",
+        Costs,
+        "Pairs: kind of crossing, and what one costs here; null where it could not be calibrated.",
+    ),
+    field("target", Text, "What is observed, in words."),
+];
+
+const HOOK: &[Field] = &[
+    field("name", Text, "The event's name, as the kernel has it."),
+    field("via", Text, "How its program meets it: tp_btf, perf, iter or run."),
+    field("state", Word(&["active", "absent", "refused"]), "What became of it."),
+    field("reason", MaybeText, "Why it is not active; null if it is."),
+    field("lost", MaybeText, "What is lost without it; null if nothing is."),
+];
+
+const TASK: &[Field] = &[
+    field("tid", Natural(ID), "Thread id, in the initial pid namespace."),
+    field("tgid", Natural(ID), "Process id."),
+    field("parent_tgid", Natural(ID), "Process id of the parent when the account was opened."),
+    field("start_ns", Natural(NS), "Start of the task since boot; with tid its identity."),
+    field(
+        "comm",
+        Text,
+        "Thread name: every byte that is not printable, and the backslash, as \\xNN.",
+    ),
+    field("state", Word(&["running", "exited"]), "running (alive) or exited."),
+    field("opened_ns", Natural(NS), "When the account was opened, by the header's clock."),
+    field(
+        "updated_ns",
+        Natural(NS),
+        "When it was last written, by the header's clock; 0 if it never was.",
+    ),
+    field(
+        "oncpu_ns",
+        Natural(NS),
+        "Measured time on a CPU: user, system, interrupts and unclassified.",
+    ),
+    field("user_ns", MaybeNatural(NS), "Measured time in user mode."),
+    field(
+        "system_ns",
+        MaybeNatural(NS),
+        "Measured time in the kernel on its own behalf, without interrupts.",
+    ),
+    field(
+        "hardirq_ns",
+        MaybeNatural(NS),
+        "Time in hard interrupts that came while it was on the CPU.",
+    ),
+    field(
+        "softirq_ns",
+        MaybeNatural(NS),
+        "Time in soft interrupts that came while it was on the CPU.",
+    ),
+    field(
+        "unclassified_ns",
+        MaybeNatural(NS),
+        "User or system, not known which: user time lies in [user_ns, user_ns + unclassified_ns].",
+    ),
+    field("crossings", MaybeNatural(COUNT), "Borders between user and system that no hook sees."),
+    field(
+        "crossing_ns",
+        MaybeNatural(NS),
+        "What the crossings cost by calibration; part of system_ns.",
+    ),
+    field(
+        "reported_user_ns",
+        Natural(NS),
+        "User time that the kernel reports, as getrusage does, since the account was opened.",
+    ),
+    field("reported_system_ns", Natural(NS), "System time that the kernel reports, likewise."),
+    field(
+        "reported_runtime_ns",
+        Natural(NS),
+        "Run time that the scheduler billed: sum_exec_runtime.",
+    ),
+    field(
+        "raw_utime_ns",
+        Natural(NS),
+        "User time before scaling: whole ticks under tick accounting.",
+    ),
+    field("raw_stime_ns", Natural(NS), "System time before scaling, likewise."),
+    field("delta_user_ns", MaybeInteger(NS), "Reported minus measured user time."),
+    field(
+        "delta_system_ns",
+        MaybeInteger(NS),
+        "Reported minus measured system time; interrupts are part of the measured side.",
+    ),
+    field("delta_runtime_ns", Integer(NS), "Reported minus measured run time."),
+    field(
+        "delta_user_split_ns",
+        MaybeInteger(NS),
+        "The part of delta_user_ns that comes from splitting user and system.",
+    ),
+    field(
+        "delta_user_total_ns",
+        MaybeInteger(NS),
+        "The part of delta_user_ns that comes from the run time.",
+    ),
+    field("skip_in", MaybeNatural(COUNT), "Switches to it with a skipped clock update."),
+    field("skip_in_ns", MaybeNatural(NS), "What they added to its bill."),
+    field("skip_out", MaybeNatural(COUNT), "Switches away from it with a skipped clock update."),
+    field("skip_out_ns", MaybeNatural(NS), "What they took from its bill."),
+    field("path_in_ns", MaybeNatural(NS), "What ordinary switches added to its bill."),
+    field("path_out_ns", MaybeNatural(NS), "What ordinary switches took from its bill."),
+    field(
+        "left_out_ns",
+        MaybeNatural(NS),
+        "Interrupt and steal time that the kernel left out of its bill.",
+    ),
+    field("residual_ns", MaybeInteger(NS), "What of delta_runtime_ns none of these explains."),
+    field("wait_ns", MaybeNatural(NS), "Time waiting on a run queue."),
+    field("waits", MaybeNatural(COUNT), "Waits that ended."),
+    field("wakeups", Natural(COUNT), "Times it was woken."),
+    field("wakes_made", Natural(COUNT), "Wakeups that it made."),
+    field("wakeup_cost_ns", MaybeNatural(NS), "Its system time inside wakeups. Not measured yet."),
+    field("switches_voluntary", Natural(COUNT), "Switches away while it could not run on."),
+    field("switches_involuntary", Natural(COUNT), "Switches away while it could have run on."),
+    field("migrations", Natural(COUNT), "Switches to it on another CPU than before."),
+    field("ptrace_stops", Natural(COUNT), "Ptrace stops."),
+    field(
+        "ptrace_stopped_ns",
+        Natural(NS),
+        "Time in ptrace stops, up to the wakeup that ends each.",
+    ),
+    field(
+        "tracer_tid",
+        MaybeNatural(ID),
+        "Thread id of the tracer at the last ptrace stop; null if it never stopped.",
+    ),
+    field(
+        "former_tid",
+        MaybeNatural(ID),
+        "Its thread id before an exec from a thread that was not the leader; null if there was none.",
+    ),
+    field("cycles_user", MaybeNatural(COUNT), "Cycles in user mode. Not measured yet."),
+    field("cycles_system", MaybeNatural(COUNT), "Cycles in the kernel. Not measured yet."),
+];
+
+const CPU: &[Field] = &[
+    field("cpu", Natural(ID), "Its number."),
+    field("elapsed_ns", Natural(NS), "Time between its first and its last event."),
+    field("busy_ns", Natural(NS), "Of it with a task, without interrupts."),
+    field("idle_ns", Natural(NS), "Of it idle, without interrupts."),
+    field("hardirq_ns", Natural(NS), "In hard interrupts, whoever was interrupted."),
+    field("softirq_ns", Natural(NS), "In soft interrupts, whoever was interrupted."),
+    field("observed_ns", Natural(NS), "Of busy_ns with an observed task."),
+    field(
+        "residual_ns",
+        Integer(NS),
+        "Elapsed minus busy, idle and interrupts: zero, or the accounting is wrong.",
+    ),
+];
+
+const TRAILER: &[Field] = &[
+    field("elapsed_ns", Natural(NS), "Time observed."),
+    field("lost_events", Natural(COUNT), "Readings of an account that were missed."),
+    field(
+        "map_full",
+        Natural(COUNT),
+        "Tasks not observed since no slot was free: raise --max-tasks.",
+    ),
+    field(
+        "recursion_misses",
+        MaybeNatural(COUNT),
+        "Runs that the kernel left out, the program being active on that CPU already.",
+    ),
+    field(
+        "clock_backwards",
+        Natural(COUNT),
+        "Events whose time lay before the one booked last on their CPU.",
+    ),
+    field("clock_jumps", Natural(COUNT), "Switches whose clocks had jumped."),
+    field(
+        "unmatched",
+        Natural(COUNT),
+        "Ends without a begin; interrupts that began before the hooks were attached are among them.",
+    ),
+    field("observer_cpu_ns", Natural(NS), "observer's own CPU time, user and system."),
+    field("hook_runs", Natural(COUNT), "Runs of the kernel-side programs."),
+    field("hook_ns", MaybeNatural(NS), "Time in them, estimated: runs times the mean of a sample."),
+    field("residual_ns", MaybeInteger(NS), "Sum of the tasks' residuals."),
+];
