@@ -74,6 +74,10 @@ pub struct Cpu {
     pub ring_full: u64,
     /// Switch-ins whose slot belonged to another task.
     pub stale_slots: u64,
+    /// Switches whose program did not run: found by the next one, or at the end of `__schedule`.
+    pub missed_switches: u64,
+    /// Address of the task that the last switch gave the CPU to; 0 = no switch yet.
+    pub current: u64,
     /// Runs by hook, those that found nothing to do included.
     pub runs: [u64; HOOKS],
 }

@@ -109,6 +109,8 @@ hooks! {
     FIND = 29, "find_tasks";
     /// Closes the open interval of a CPU for a reader.
     READ = 30, "read_cpu";
+    /// `__schedule` ends, in the context of the task that it gave the CPU to.
+    LEAVE = 31, "sched_leave";
 }
 
 #[cfg(test)]
@@ -127,6 +129,6 @@ mod tests {
     fn indices_follow_the_table() {
         assert_eq!(PROGRAMS[hook::SWITCH], "sched_switch");
         assert_eq!(PROGRAMS[hook::READ], "read_cpu");
-        assert_eq!(HOOKS, hook::READ + 1);
+        assert_eq!(HOOKS, hook::LEAVE + 1);
     }
 }

@@ -90,6 +90,34 @@ pub struct Arrival {
     pub bill: Bill,
 }
 
+/// Notes who has the CPU after this switch; true if the one before it was missed, `prev` not being who had it.
+#[inline(always)]
+pub fn follow(cpu: &mut Cpu, prev: u64, next: u64) -> bool {
+    let missed = cpu.current != 0 && cpu.current != prev;
+    cpu.current = next;
+    if missed {
+        cpu.missed_switches += 1;
+    }
+    missed
+}
+
+/// Takes the CPU from its owner after a switch that was missed. Its time up to now stays with it: when in the
+/// interval it left is not known. The next owner follows by [`arrive`] or [`pass`].
+#[inline(always)]
+pub fn dispossess(cpu: &mut Cpu, owner: Option<&mut Task>, now_ns: u64) {
+    leave_interrupts(cpu);
+    match owner {
+        Some(task) => {
+            task.begin();
+            cpu.charge(now_ns, Some(task));
+            task.base_mode = cpu.base_mode;
+            task.end();
+        }
+        None => cpu.charge(now_ns, None),
+    }
+    own(cpu, owner::OTHER);
+}
+
 /// Splits the staleness of the switch at `now_ns`; also learns the offset and the usual path from it.
 ///
 /// `requested`: a skip request was seen and not consumed before this `__schedule`.

@@ -6,6 +6,7 @@
 mod faults;
 mod interrupts;
 mod life;
+mod missed;
 mod rig;
 mod stops;
 mod syscalls;

@@ -40,6 +40,7 @@ fn switched(cpu: &mut Cpu, preempt: bool, prev: Ptr, next: Ptr, prev_state: u64)
     let next_tid = kernel::tid(next);
     let next_slot = if next_tid == 0 { NO_SLOT } else { maps::slot_of(next_tid) };
     let next_kind = if next_tid == 0 { owner::IDLE } else { owner::OTHER };
+    switch::follow(cpu, prev as u64, next as u64);
     let requested = if config!(has_entry) != 0 { cpu.entry_request } else { cpu.request };
     cpu.request = 0;
 
@@ -136,5 +137,37 @@ fn sched_entry(_ctx: BtfTracePointContext) -> i32 {
     } else {
         kernel::update_flags(rq) & observer_common::bill::RQCF_REQ_SKIP
     };
+    0
+}
+
+/// `(bool is_switch)`, at the end of `__schedule`, in the context of the task that has the CPU now (6.18 and
+/// later). Some machines do not run the switch's program for every task; here it is seen, and made good.
+#[btf_tracepoint(function = "sched_exit_tp")]
+fn sched_leave(_ctx: BtfTracePointContext) -> i32 {
+    let Some(cpu) = maps::enter(hook::LEAVE) else { return 0 };
+    let address = kernel::current_address();
+    if cpu.current == address || cpu.current == 0 {
+        return 0;
+    }
+    switch::follow(cpu, address, address);
+    let now_ns = maps::now_ns();
+    let current = kernel::current();
+    let tid = kernel::tid(current);
+    let slot = if tid == 0 { NO_SLOT } else { maps::slot_of(tid) };
+    if cpu.slot | slot == NO_SLOT {
+        switch::pass(cpu, if tid == 0 { owner::IDLE } else { owner::OTHER }, now_ns);
+        return 0;
+    }
+    switch::dispossess(cpu, maps::owner(cpu), now_ns);
+    match maps::task(slot) {
+        Some(task) if task.address == address => {
+            let rq = kernel::run_queue(current);
+            let left_out_ns = if rq.is_null() { 0 } else { kernel::clocks(rq).left_out_ns() };
+            let at = Moment { now_ns, cpu: maps::cpu_id(), left_out_ns, ..Moment::default() };
+            let to = Arrival { slot, place: kernel::place(current), bill: kernel::bill(current) };
+            switch::arrive(cpu, task, &at, &to);
+        }
+        _ => switch::pass(cpu, if tid == 0 { owner::IDLE } else { owner::OTHER }, now_ns),
+    }
     0
 }

@@ -207,6 +207,8 @@ pub struct Trailer {
     pub clock_backwards: u64,
     /// Switches whose clocks had jumped.
     pub clock_jumps: u64,
+    /// Switches whose program did not run; made good where `sched_exit_tp` is active.
+    pub missed_switches: u64,
     /// Ends without a begin (interrupts that began before the hooks were attached are among them).
     pub unmatched: u64,
     /// observer's own CPU time, user and system.

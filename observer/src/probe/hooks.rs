@@ -61,7 +61,7 @@ const IRQ: &str = "interrupt time counts as the time of the task that was interr
 const VECTOR: &str = "time in this x86 vector counts as the task's";
 
 /// In the order in which they are attached: what ends an interval before what begins one.
-pub const HOOKS: [Hook; 31] = [
+pub const HOOKS: [Hook; 32] = [
     Hook {
         name: "read_cpu",
         index: hook::READ,
@@ -83,6 +83,12 @@ pub const HOOKS: [Hook; 31] = [
         "skip requests are taken from sched_wakeup alone",
     ),
     tracepoint("sched_switch", hook::SWITCH, true, "everything"),
+    tracepoint(
+        "sched_exit_tp",
+        hook::LEAVE,
+        false,
+        "a switch that the machine does not show is counted, not made good",
+    ),
     tracepoint("sched_process_exit", hook::EXIT, true, "ends of tasks"),
     tracepoint(
         "sched_process_free",

@@ -258,6 +258,7 @@ impl Session {
             trailer.clock_backwards += cpu.clock_backwards;
             trailer.clock_jumps += cpu.clock_jumps;
             trailer.unmatched += cpu.unmatched;
+            trailer.missed_switches += cpu.missed_switches;
             // A run whose slot belonged to another task went to the unobserved.
             trailer.lost_events += cpu.stale_slots;
             runs.iter_mut().zip(cpu.runs).for_each(|(sum, count)| *sum += count);

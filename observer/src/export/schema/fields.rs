@@ -272,6 +272,11 @@ const TRAILER: &[Field] = &[
     ),
     field("clock_jumps", Natural(COUNT), "Switches whose clocks had jumped."),
     field(
+        "missed_switches",
+        Natural(COUNT),
+        "Switches whose program did not run; made good where sched_exit_tp is active.",
+    ),
+    field(
         "unmatched",
         Natural(COUNT),
         "Ends without a begin; interrupts that began before the hooks were attached are among them.",
