@@ -4,8 +4,8 @@
 //! difference is the offset between the two clocks plus the staleness, and staleness is never negative: so the
 //! smallest difference seen lately is the offset. "Lately", because NTP slews our clock by up to 500 ppm and
 //! not the other: a window of a few milliseconds of busy switching, or 100 ms at most, bounds what can
-//! accumulate (50 µs at the worst slew, 2 µs at the 20 ppm of a disciplined clock, and in the busy case that
-//! matters 0.1 µs).
+//! accumulate over two of them (100 µs at the worst slew, 4 µs at the 20 ppm of a disciplined clock, and
+//! in the busy case that matters 0.1 µs).
 
 /// A window is closed after this time, whatever it holds.
 pub const WINDOW_MAX_NS: u64 = 100_000_000;

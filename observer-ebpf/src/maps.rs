@@ -35,7 +35,7 @@ static GLOB: Array<Glob> = Array::with_max_entries(1, 0);
 #[map]
 static CGROUP: CgroupArray = CgroupArray::with_max_entries(1, 0);
 
-/// Half of the ring: from here on the reader is woken, otherwise it comes by itself.
+/// An eighth of the ring (256 KiB): from here on the reader is woken, otherwise it comes by itself.
 const RING_WAKE_BYTES: u64 = 32 * 1024;
 /// `BPF_RB_AVAIL_DATA` (include/uapi/linux/bpf.h).
 const RB_AVAIL_DATA: u64 = 0;

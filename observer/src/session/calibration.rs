@@ -58,7 +58,10 @@ pub fn crossings(probe: &mut Probe, limits: &Limits, able: Able) -> Crossings {
         return crossings;
     }
     let crossings = measure(probe);
-    store_cache(&key, &crossings);
+    // What failed once may succeed at the next start: only a whole calibration is kept.
+    if crossings.cost_ps.iter().all(Option::is_some) {
+        store_cache(&key, &crossings);
+    }
     crossings
 }
 

@@ -13,7 +13,7 @@ use std::{
 use anyhow::{Context as _, Result};
 use observer_common::{
     layout::Config,
-    names::hook,
+    names::{HOOKS, hook},
     task::{Task, crossing, state},
 };
 
@@ -49,6 +49,8 @@ pub struct Session {
     unnamed: HashSet<(u32, u32)>,
     missed_readings: u64,
     cost: OwnCost,
+    /// Runs before anything was observed: loading and calibrating.
+    runs_at_start: [u64; HOOKS],
     started_ns: u64,
 }
 
@@ -99,6 +101,7 @@ impl Session {
             unnamed: HashSet::new(),
             missed_readings: 0,
             cost,
+            runs_at_start: [0; HOOKS],
             started_ns,
         })
     }
@@ -108,6 +111,7 @@ impl Session {
         self.discard_ended()?;
         self.probe.find_tasks()?;
         self.started_ns = now_ns();
+        self.runs_at_start = self.runs();
         self.snapshot()
     }
 
@@ -252,7 +256,6 @@ impl Session {
             residual_ns: tasks.iter().map(|task| task.residual_ns).sum(),
             ..Trailer::default()
         };
-        let mut runs = [0; observer_common::names::HOOKS];
         for (_, cpu) in self.probe.cpus() {
             trailer.map_full += cpu.map_full;
             trailer.clock_backwards += cpu.clock_backwards;
@@ -261,11 +264,21 @@ impl Session {
             trailer.missed_switches += cpu.missed_switches;
             // A run whose slot belonged to another task went to the unobserved.
             trailer.lost_events += cpu.stale_slots;
-            runs.iter_mut().zip(cpu.runs).for_each(|(sum, count)| *sum += count);
         }
+        let mut runs = self.runs();
+        runs.iter_mut().zip(self.runs_at_start).for_each(|(runs, before)| *runs -= before);
         trailer.hook_runs = runs.iter().sum();
         trailer.hook_ns = self.cost.hook_ns(&runs);
         trailer
+    }
+
+    /// Runs of each program since it was attached, over all CPUs.
+    fn runs(&self) -> [u64; HOOKS] {
+        let mut runs = [0; HOOKS];
+        for (_, cpu) in self.probe.cpus() {
+            runs.iter_mut().zip(cpu.runs).for_each(|(sum, count)| *sum += count);
+        }
+        runs
     }
 
     fn recursion_misses(&self) -> Option<u64> {
