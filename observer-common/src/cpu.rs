@@ -21,6 +21,13 @@ pub mod owner {
     pub const TASK: usize = 2;
     /// How many there are.
     pub const COUNT: usize = 3;
+
+    /// What an unobserved task is: pid 0 is the idle task of every CPU.
+    #[must_use]
+    #[inline(always)]
+    pub fn of_unobserved(tid: u32) -> usize {
+        if tid == 0 { IDLE } else { OTHER }
+    }
 }
 
 /// Slot 0 is nobody's: the CPU's owner is idle or an unobserved task.

@@ -13,43 +13,45 @@ pub const DEPTH_MAX: u32 = 8;
 pub fn hard_enter(cpu: &mut Cpu, task: Option<&mut Task>, now_ns: u64) {
     let from_user = !cpu.in_interrupt() && cpu.base_mode == mode::USER as u32;
     book(cpu, task, now_ns, from_user);
-    if cpu.hardirq < DEPTH_MAX {
-        cpu.hardirq += 1;
-    } else {
-        cpu.unmatched += 1;
-    }
+    deeper(&mut cpu.hardirq, &mut cpu.unmatched);
 }
 
 /// A hard interrupt ends.
 #[inline(always)]
 pub fn hard_exit(cpu: &mut Cpu, task: Option<&mut Task>, now_ns: u64) {
     book(cpu, task, now_ns, false);
-    if cpu.hardirq == 0 {
-        cpu.unmatched += 1;
-    } else {
-        cpu.hardirq -= 1;
-    }
+    shallower(&mut cpu.hardirq, &mut cpu.unmatched);
 }
 
 /// A soft interrupt begins.
 #[inline(always)]
 pub fn soft_enter(cpu: &mut Cpu, task: Option<&mut Task>, now_ns: u64) {
     book(cpu, task, now_ns, false);
-    if cpu.softirq < DEPTH_MAX {
-        cpu.softirq += 1;
-    } else {
-        cpu.unmatched += 1;
-    }
+    deeper(&mut cpu.softirq, &mut cpu.unmatched);
 }
 
 /// A soft interrupt ends.
 #[inline(always)]
 pub fn soft_exit(cpu: &mut Cpu, task: Option<&mut Task>, now_ns: u64) {
     book(cpu, task, now_ns, false);
-    if cpu.softirq == 0 {
-        cpu.unmatched += 1;
+    shallower(&mut cpu.softirq, &mut cpu.unmatched);
+}
+
+#[inline(always)]
+fn deeper(depth: &mut u32, unmatched: &mut u64) {
+    if *depth < DEPTH_MAX {
+        *depth += 1;
     } else {
-        cpu.softirq -= 1;
+        *unmatched += 1;
+    }
+}
+
+#[inline(always)]
+fn shallower(depth: &mut u32, unmatched: &mut u64) {
+    if *depth == 0 {
+        *unmatched += 1;
+    } else {
+        *depth -= 1;
     }
 }
 

@@ -30,9 +30,6 @@ pub mod target {
     pub const THREAD: u32 = 2;
 }
 
-/// In [`SLOTS`]: a task that is never to be observed (observer's own).
-pub const NEVER: u32 = u32::MAX;
-
 macro_rules! hooks {
     ($($(#[$doc:meta])* $id:ident = $index:literal, $program:literal;)+) => {
         /// Index of each program, for [`crate::cpu::Cpu::runs`].

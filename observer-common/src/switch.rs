@@ -215,6 +215,7 @@ pub fn arrive(cpu: &mut Cpu, task: &mut Task, at: &Moment, to: &Arrival) {
     }
     if task.has(flag::STOPPED) {
         end_stop(task, at.now_ns);
+        task.clear(flag::STOPPED);
     }
     task.left_out_mark_ns = at.left_out_ns;
     if at.shift.skipped {
@@ -286,7 +287,6 @@ pub(crate) fn end_stop(task: &mut Task, now_ns: u64) {
         task.stopped_ns += now_ns.saturating_sub(task.stopped_since_ns);
         task.stopped_since_ns = 0;
     }
-    task.clear(flag::STOPPED);
 }
 
 /// An interrupt cannot last over a switch: an exit was lost.

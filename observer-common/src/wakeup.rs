@@ -7,7 +7,7 @@
 use crate::{
     bill::{RQCF_REQ_SKIP, RunQueue},
     cpu::Cpu,
-    switch::{Place, TASK_TRACED, stops_inside},
+    switch::{Place, TASK_TRACED, end_stop, stops_inside},
     task::{Task, crossing, flag, mode},
 };
 
@@ -74,11 +74,8 @@ fn evidence(cpu: &mut Cpu, waker: &mut Task, now_ns: u64, seen: &Waker) {
 #[inline(always)]
 pub fn woken(wakee: &mut Task, now_ns: u64) {
     wakee.wakeups += 1;
-    if wakee.stopped_since_ns != 0 {
-        wakee.stopped_ns += now_ns.saturating_sub(wakee.stopped_since_ns);
-        // The flag stays until the switch-in: it says in which mode the task goes on.
-        wakee.stopped_since_ns = 0;
-    }
+    // The flag stays until the switch-in: it says in which mode the task goes on.
+    end_stop(wakee, now_ns);
 }
 
 /// An observed task was put on a run queue.

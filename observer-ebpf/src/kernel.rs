@@ -212,12 +212,19 @@ pub fn place(task: Ptr) -> Place {
         let regs = stack + config!(stack_size) - offset!(regs_size);
         registers(|offset| probe(regs, offset, -1_i64), |offset| probe(regs, offset, -1_i32))
     };
-    if number < 0 {
-        return Place::Exception;
-    }
     // EVENTMSG_SYSCALL_EXIT: a syscall that really answered ENOSYS is at its exit stop.
     let at_exit = load_or::<u64>(task, offset!(task_ptrace_message), 0) == PTRACE_EVENTMSG_EXIT;
-    if result == -ENOSYS && !at_exit { Place::Entry } else { Place::Syscall }
+    place_of(number, result, at_exit)
+}
+
+/// The rule for both ways of reading the registers.
+#[inline(always)]
+fn place_of(number: i64, result: i64, at_exit: bool) -> Place {
+    match number {
+        ..0 => Place::Exception,
+        _ if result == -ENOSYS && !at_exit => Place::Entry,
+        _ => Place::Syscall,
+    }
 }
 
 /// `ENOSYS` (include/uapi/asm-generic/errno.h).
@@ -308,11 +315,7 @@ pub mod by_number {
         }
         let (number, result) =
             registers(|offset| probe(regs, offset, -1_i64), |offset| probe(regs, offset, -1_i32));
-        match number {
-            ..0 => Place::Exception,
-            _ if result == -ENOSYS => Place::Entry,
-            _ => Place::Syscall,
-        }
+        place_of(number, result, false)
     }
 
     /// The address of its saved user registers, on kernels without `bpf_task_pt_regs`.

@@ -9,7 +9,6 @@ use aya_ebpf::{
 use observer_common::{
     cpu::{Cpu, NO_SLOT},
     glob::Glob,
-    names::NEVER,
     task::{Task, state},
 };
 
@@ -91,10 +90,7 @@ pub fn owner(cpu: &Cpu) -> Option<&'static mut Task> {
 /// The slot of a task; [`NO_SLOT`] if it is not observed. pid 0 is idle, one per CPU, and has no slot.
 #[inline(always)]
 pub fn slot_of(tid: u32) -> u32 {
-    match SLOTS.get(tid) {
-        Some(slot) if *slot != NEVER => *slot,
-        _ => NO_SLOT,
-    }
+    SLOTS.get(tid).copied().unwrap_or(NO_SLOT)
 }
 
 /// Binds a tid to a slot.

@@ -3,10 +3,11 @@
 use aya_ebpf::{EbpfContext, macros::btf_tracepoint, programs::BtfTracePointContext};
 use aya_log_ebpf::warn;
 use observer_common::{
+    bill::RunQueue,
     cpu::{Cpu, NO_SLOT},
     glob::COMM_LEN,
     lifecycle,
-    names::{NEVER, hook, target},
+    names::{hook, target},
     switch::Moment,
     task::{Task, flag, mode, state},
 };
@@ -153,7 +154,7 @@ fn name_matches(address: u64) -> bool {
 /// The running task is not observed; does a rule want it now?
 #[inline(always)]
 fn consider_current(ctx: &impl EbpfContext, cpu: &mut Cpu, task: Ptr, name: u64) {
-    if cpu.slot != NO_SLOT || maps::slot_of(kernel::tid(task)) == NEVER {
+    if cpu.slot != NO_SLOT {
         return;
     }
     let by_cgroup = config!(by_cgroup) != 0 && maps::current_in_cgroup();
@@ -161,22 +162,21 @@ fn consider_current(ctx: &impl EbpfContext, cpu: &mut Cpu, task: Ptr, name: u64)
         return;
     }
     if let Some((account, slot)) = open(ctx, cpu, task, flag::FOLLOW) {
-        let rq = kernel::run_queue(task);
-        let left_out_ns = if rq.is_null() { 0 } else { kernel::clocks(rq).left_out_ns() };
-        let at = Moment {
-            now_ns: maps::now_ns(),
-            cpu: maps::cpu_id(),
-            left_out_ns,
-            ..Moment::default()
-        };
-        lifecycle::adopt(
-            cpu,
-            account,
-            slot,
-            &at,
-            &super::read::bill_now(cpu, at.now_ns),
-            kernel::place(task),
-        );
+        let clocks = kernel::by_number::clocks(task as u64);
+        let at = moment(clocks.as_ref());
+        let bill = super::read::bill_now(cpu, task as u64, at.now_ns, clocks.as_ref());
+        lifecycle::adopt(cpu, account, slot, &at, &bill, kernel::place(task));
+    }
+}
+
+/// This moment on this CPU, where nothing is shifted.
+#[inline(always)]
+pub fn moment(clocks: Option<&RunQueue>) -> Moment {
+    Moment {
+        now_ns: maps::now_ns(),
+        cpu: maps::cpu_id(),
+        left_out_ns: clocks.map_or(0, RunQueue::left_out_ns),
+        ..Moment::default()
     }
 }
 

@@ -8,12 +8,12 @@ use observer_common::{
     cpu::{Cpu, NO_SLOT, owner},
     lifecycle,
     names::hook,
-    switch::{Moment, Place},
+    switch::Place,
     task::flag,
 };
 
 use crate::{
-    hooks::lifecycle::{open, wanted_by_id, wanted_by_rule},
+    hooks::lifecycle::{moment, open, wanted_by_id, wanted_by_rule},
     kernel::{self, Ptr, by_number, config},
     maps,
 };
@@ -57,31 +57,30 @@ extern "C" fn find_tasks(ctx: *mut c_void) -> i32 {
 #[raw_tracepoint]
 fn read_cpu(_ctx: RawTracePointContext) -> i32 {
     let Some(cpu) = maps::enter(hook::READ) else { return 0 };
-    let now_ns = maps::now_ns();
     let current = kernel::current_address();
     let tid = by_number::tid(current);
     let clocks = by_number::clocks(current);
+    let at = moment(clocks.as_ref());
+    let now_ns = at.now_ns;
     if let Some(rq) = clocks
         && u64::from(by_number::tgid(current)) == config!(self_tgid)
     {
         // The reader itself runs here: its own switch-in has just updated the clock.
         cpu.learn_offset(now_ns, &rq);
     }
-    let left_out_ns = clocks.map_or(0, |rq| rq.left_out_ns());
-    let at = Moment { now_ns, cpu: maps::cpu_id(), left_out_ns, ..Moment::default() };
-    let bill = bill_now(cpu, now_ns);
+    let bill = bill_now(cpu, current, now_ns, clocks.as_ref());
     if let Some(task) = maps::owner(cpu) {
         lifecycle::read(cpu, task, &at, &bill);
         return 0;
     }
-    let slot = if tid == 0 { NO_SLOT } else { maps::slot_of(tid) };
+    let slot = maps::slot_of(tid);
     match maps::task(slot) {
         Some(task) if task.address == current => {
             lifecycle::adopt(cpu, task, slot, &at, &bill, running_place(current));
         }
         _ => {
             if cpu.since_ns == 0 {
-                cpu.owner = if tid == 0 { owner::IDLE } else { owner::OTHER } as u32;
+                cpu.owner = owner::of_unobserved(tid) as u32;
                 cpu.base_mode = observer_common::task::mode::SYSTEM as u32;
             }
             cpu.charge(now_ns, None);
@@ -103,11 +102,10 @@ fn running_place(current: u64) -> Place {
 /// The current task's bill as the kernel would make it out now: `task_sched_runtime` (kernel/sched/core.c) adds
 /// what has run since `exec_start` by an updated clock.
 #[inline(always)]
-pub fn bill_now(cpu: &Cpu, now_ns: u64) -> Bill {
-    let current = kernel::current_address();
+pub fn bill_now(cpu: &Cpu, current: u64, now_ns: u64, clocks: Option<&RunQueue>) -> Bill {
     let (mut bill, exec_start_ns) = by_number::bill(current);
-    if let Some(rq) = by_number::clocks(current) {
-        bill.runtime_ns += open_run_ns(cpu, now_ns, &rq, exec_start_ns);
+    if let Some(rq) = clocks {
+        bill.runtime_ns += open_run_ns(cpu, now_ns, rq, exec_start_ns);
     }
     bill
 }

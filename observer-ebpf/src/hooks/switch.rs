@@ -38,8 +38,8 @@ fn sched_switch(ctx: BtfTracePointContext) -> i32 {
 #[inline(always)]
 fn switched(cpu: &mut Cpu, preempt: bool, prev: Ptr, next: Ptr, prev_state: u64) {
     let next_tid = kernel::tid(next);
-    let next_slot = if next_tid == 0 { NO_SLOT } else { maps::slot_of(next_tid) };
-    let next_kind = if next_tid == 0 { owner::IDLE } else { owner::OTHER };
+    let next_slot = maps::slot_of(next_tid);
+    let next_kind = owner::of_unobserved(next_tid);
     switch::follow(cpu, prev as u64, next as u64);
     let requested = if config!(has_entry) != 0 { cpu.entry_request } else { cpu.request };
     cpu.request = 0;
@@ -150,24 +150,17 @@ fn sched_leave(_ctx: BtfTracePointContext) -> i32 {
         return 0;
     }
     switch::follow(cpu, address, address);
-    let now_ns = maps::now_ns();
     let current = kernel::current();
+    let at = super::lifecycle::moment(kernel::by_number::clocks(address).as_ref());
     let tid = kernel::tid(current);
-    let slot = if tid == 0 { NO_SLOT } else { maps::slot_of(tid) };
-    if cpu.slot | slot == NO_SLOT {
-        switch::pass(cpu, if tid == 0 { owner::IDLE } else { owner::OTHER }, now_ns);
-        return 0;
-    }
-    switch::dispossess(cpu, maps::owner(cpu), now_ns);
+    let slot = maps::slot_of(tid);
+    switch::dispossess(cpu, maps::owner(cpu), at.now_ns);
     match maps::task(slot) {
         Some(task) if task.address == address => {
-            let rq = kernel::run_queue(current);
-            let left_out_ns = if rq.is_null() { 0 } else { kernel::clocks(rq).left_out_ns() };
-            let at = Moment { now_ns, cpu: maps::cpu_id(), left_out_ns, ..Moment::default() };
             let to = Arrival { slot, place: kernel::place(current), bill: kernel::bill(current) };
             switch::arrive(cpu, task, &at, &to);
         }
-        _ => switch::pass(cpu, if tid == 0 { owner::IDLE } else { owner::OTHER }, now_ns),
+        _ => switch::pass(cpu, owner::of_unobserved(tid), at.now_ns),
     }
     0
 }
