@@ -4,6 +4,7 @@
 //! -> [`probe`] -> [`session`] -> [`model`] -> [`view`] or [`export`].
 
 pub mod cli;
+pub mod clock;
 pub mod export;
 pub mod kernel;
 pub mod lab;

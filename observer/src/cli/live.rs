@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 
 use super::{
     LiveArgs,
@@ -10,8 +10,9 @@ use super::{
     ticker::{Event, Ticker},
 };
 use crate::{
+    clock::now_ns,
     model::TaskFigures,
-    session::{self, Session},
+    session::Session,
     view::{table, verdict},
 };
 
@@ -25,9 +26,7 @@ pub fn main(args: &LiveArgs) -> Result<ExitCode> {
     if session.is_over() && args.filter.comm.is_none() && args.filter.cgroup.is_none() {
         anyhow::bail!("the task has ended before it could be observed");
     }
-    if let Some(data) = output.data() {
-        data.header(session.header()).context("cannot write")?;
-    }
+    output.header(session.header())?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let result = runtime.block_on(watch(args, &mut session, &mut output));
     session.finish()?;
@@ -51,7 +50,7 @@ pub fn main(args: &LiveArgs) -> Result<ExitCode> {
 async fn watch(args: &LiveArgs, session: &mut Session, output: &mut Output) -> Result<()> {
     let mut ticker = Ticker::new(session, args.interval, &[])?;
     let mut before: Vec<TaskFigures> = session.figures();
-    let mut before_ns = session::now_ns();
+    let mut before_ns = now_ns();
     let mut number = 0;
     // A rule may want tasks that do not exist yet; ids cannot come back.
     let may_be_empty =
@@ -62,7 +61,7 @@ async fn watch(args: &LiveArgs, session: &mut Session, output: &mut Output) -> R
             Event::Signal(_) => return Ok(()),
             Event::Reading => {
                 session.snapshot()?;
-                let now_ns = session::now_ns();
+                let now_ns = now_ns();
                 let now = session.figures();
                 number += 1;
                 if output.is_table() {

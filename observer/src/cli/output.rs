@@ -11,7 +11,7 @@ use anyhow::{Context as _, Result};
 use super::{Color, OutputArgs};
 use crate::{
     export::{Exporter, Format, exporter},
-    model::{Report, TaskFigures},
+    model::{Header, Report, TaskFigures},
     view::table,
 };
 
@@ -74,9 +74,12 @@ impl Output {
         self.format == Format::Table
     }
 
-    /// The exporter of data, if the output is data.
-    pub fn data(&mut self) -> Option<&mut Box<dyn Exporter>> {
-        self.exporter.as_mut()
+    /// The first record, if the output is data.
+    pub fn header(&mut self, header: &Header) -> Result<()> {
+        match &mut self.exporter {
+            Some(exporter) => exporter.header(header).context("cannot write"),
+            None => Ok(()),
+        }
     }
 
     /// One interval's figures.

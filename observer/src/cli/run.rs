@@ -2,7 +2,7 @@
 
 use std::{io::IsTerminal as _, process::ExitCode, time::Duration};
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use observer_common::names::target;
 use tokio::signal::unix::SignalKind;
 
@@ -33,9 +33,7 @@ pub fn main(args: &RunArgs) -> Result<ExitCode> {
     let mut session = Session::start(&super::options(target, &args.output))?;
     session.probe_mut().add_target(child.pid(), target::PROCESS)?;
     session.observe()?;
-    if let Some(data) = output.data() {
-        data.header(session.header()).context("cannot write")?;
-    }
+    output.header(session.header())?;
     if let Err((status, words)) = child.release(&args.command[0])? {
         anstream::eprintln!("observer: {words}");
         return Ok(ExitCode::from(u8::try_from(status).unwrap_or(super::exit::FAILURE)));

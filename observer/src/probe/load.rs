@@ -4,6 +4,7 @@ use std::io;
 
 use aya::{
     Btf as AyaBtf, Ebpf, EbpfLoader,
+    maps::{MapError, Stack},
     programs::{
         Program, ProgramError,
         perf_event::{PerfEventConfig, PerfEventScope, SamplePolicy},
@@ -74,6 +75,9 @@ fn load_once(
         .map_max_entries(names::TARGETS, sizes.targets)
         .load(OBJECT)
         .map_err(|error| object_error(&error, limits))?;
+    fill_free(&mut ebpf, sizes.slots).map_err(|error| {
+        unsupported("fill the stack of free slots", &one_line(&error.to_string()))
+    })?;
     let online: Vec<u32> = limits.online_cpus.iter().collect();
     let status = HOOKS
         .iter()
@@ -91,6 +95,15 @@ fn load_once(
         ));
     }
     Ok(Loaded { ebpf, status })
+}
+
+/// Before anything is attached: each push is a syscall, and would run the syscall hooks.
+fn fill_free(ebpf: &mut Ebpf, slots: u32) -> Result<(), MapError> {
+    let Some(map) = ebpf.map_mut(names::FREE) else {
+        return Ok(());
+    };
+    let mut free = Stack::try_from(map)?;
+    (1..slots).rev().try_for_each(|slot| free.push(slot, 0))
 }
 
 /// Loads and attaches one program.

@@ -48,9 +48,6 @@ pub struct Sizes {
 }
 
 impl Sizes {
-    /// The smallest and the largest number of slots that the option takes.
-    pub const SLOTS: std::ops::RangeInclusive<u32> = 2..=4_194_304;
-
     /// What this machine needs; `max_tasks` is the user's word, if there is one.
     ///
     /// `all`: every task is observed, so there must be room for those that live now and as many again.
@@ -84,7 +81,7 @@ pub struct Probe {
 }
 
 impl Probe {
-    /// Loads, attaches, and fills the stack of free slots. Nothing is observed yet: see [`Probe::find_tasks`].
+    /// Loads and attaches. Nothing is observed yet: see [`Probe::find_tasks`].
     pub fn load(
         btf: &Btf,
         limits: &Limits,
@@ -97,10 +94,7 @@ impl Probe {
             .context("cannot map the CPUs' books")?;
         let tasks = SharedArray::map(map_fd(&ebpf, names::TASKS)?, sizes.slots)
             .context("cannot map the tasks' books")?;
-        let mut free = Stack::try_from(take(&mut ebpf, names::FREE)?)?;
-        for slot in (1..sizes.slots).rev() {
-            free.push(slot, 0).context("cannot fill the stack of free slots")?;
-        }
+        let free = Stack::try_from(take(&mut ebpf, names::FREE)?)?;
         let ended = RingBuf::try_from(take(&mut ebpf, names::ENDED)?)?;
         let targets = HashMap::try_from(take(&mut ebpf, names::TARGETS)?)?;
         let online = limits.online_cpus.iter().collect();

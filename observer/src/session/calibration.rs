@@ -32,7 +32,7 @@ use observer_common::{
 use crate::{
     kernel::Limits,
     lab::workload::{
-        clock::{Amount, Clock},
+        clock::{Amount, Clock, median},
         memory::Pages,
     },
     model::{Crossings, account::Able},
@@ -191,7 +191,7 @@ fn syscall_cost(probe: &mut Probe) -> Result<u64> {
         costs.extend((user_ns * 1000).checked_div(borders));
     }
     worker.end();
-    median(costs)
+    median_of(costs)
 }
 
 /// A border of a ptrace stop: a tracee that does nothing between its stops.
@@ -261,7 +261,7 @@ fn fault_cost(probe: &mut Probe) -> Result<u64> {
         }
     }
     worker.end();
-    median(costs)
+    median_of(costs)
 }
 
 /// Both sides of an interrupt in user mode: a spin that times itself, interrupted from here.
@@ -288,12 +288,14 @@ fn interrupt_cost(probe: &mut Probe) -> Result<u64> {
         }
     }
     worker.end();
-    median(costs)
+    median_of(costs)
 }
 
-fn median(mut values: Vec<u64>) -> Result<u64> {
-    values.sort_unstable();
-    values.get(values.len() / 2).copied().ok_or_else(|| anyhow!("nothing could be measured"))
+fn median_of(mut values: Vec<u64>) -> Result<u64> {
+    if values.is_empty() {
+        bail!("nothing could be measured");
+    }
+    Ok(median(&mut values))
 }
 
 /// The costs hold for this boot, this program and these hooks.

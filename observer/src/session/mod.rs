@@ -19,6 +19,7 @@ use observer_common::{
 
 use self::{own::OwnCost, target::Target};
 use crate::{
+    clock::now_ns,
     kernel::{Accounting, Btf, Limits, Unsupported},
     model::{
         Account, Crossings, Header, HookLine, Report, TaskFigures, Trailer,
@@ -70,12 +71,8 @@ impl Session {
             way_out: "a kernel with these is needed".to_owned(),
         })?;
         let config = configure(probe::layout::config(&btf)?, &btf, &options.target);
-        let sizes = Sizes::choose(
-            &limits,
-            options.max_tasks,
-            options.target.wants_all(),
-            options.target.ids(),
-        );
+        let sizes =
+            Sizes::choose(&limits, options.max_tasks, options.target.all, options.target.ids());
         let mut probe = Probe::load(&btf, &limits, &layout, &config, &sizes)?;
         options.target.apply(&mut probe)?;
         probe.learn_offsets()?;
@@ -290,13 +287,6 @@ impl Session {
 /// True when two readings are of the same account: a slot is used again.
 fn same(a: &Task, b: &Task) -> bool {
     a.address == b.address && a.opened_ns == b.opened_ns
-}
-
-/// Our clock, ns; the same as the kernel side's.
-#[must_use]
-pub fn now_ns() -> u64 {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    u64::try_from(now.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap_or(0)
 }
 
 fn configure(config: Config, btf: &Btf, target: &Target) -> Config {

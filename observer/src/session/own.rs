@@ -5,7 +5,10 @@ use std::os::fd::OwnedFd;
 use aya::sys::{Stats, enable_stats};
 use observer_common::names::HOOKS;
 
-use crate::probe::{Probe, ProgramStats};
+use crate::{
+    clock::{now_ns, process_cpu_ns},
+    probe::{Probe, ProgramStats},
+};
 
 /// The kernel's program statistics cost two clock reads for each run, so they are on for this long only; what
 /// a run costs is taken from this sample.
@@ -26,8 +29,8 @@ impl OwnCost {
     pub fn begin() -> Self {
         Self {
             statistics: enable_stats(Stats::RunTime).ok(),
-            began_ns: super::now_ns(),
-            cpu_at_begin_ns: cpu_ns(),
+            began_ns: now_ns(),
+            cpu_at_begin_ns: process_cpu_ns(),
             sample: [ProgramStats::default(); HOOKS],
             have_sample: false,
         }
@@ -44,7 +47,7 @@ impl OwnCost {
                 self.have_sample = true;
             }
         }
-        if super::now_ns().saturating_sub(self.began_ns) > SAMPLE_NS {
+        if now_ns().saturating_sub(self.began_ns) > SAMPLE_NS {
             self.statistics = None;
         }
     }
@@ -52,7 +55,7 @@ impl OwnCost {
     /// observer's own CPU time since the begin.
     #[must_use]
     pub fn cpu_ns(&self) -> u64 {
-        cpu_ns().saturating_sub(self.cpu_at_begin_ns)
+        process_cpu_ns().saturating_sub(self.cpu_at_begin_ns)
     }
 
     /// Time in the programs: runs times the mean of the sample. It leaves out what the kernel needs to call them.
@@ -74,9 +77,4 @@ impl OwnCost {
         });
         u64::try_from(estimate).ok()
     }
-}
-
-fn cpu_ns() -> u64 {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
-    u64::try_from(now.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap_or(0)
 }

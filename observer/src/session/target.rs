@@ -39,12 +39,6 @@ impl Target {
         self.pids.len() + self.tids.len() + if self.cgroup.is_some() { 65_536 } else { 0 }
     }
 
-    /// True when any task on the machine may become observed.
-    #[must_use]
-    pub fn wants_all(&self) -> bool {
-        self.all
-    }
-
     /// True when nobody is named.
     #[must_use]
     pub fn is_empty(&self) -> bool {

@@ -27,7 +27,6 @@
 use std::hint::black_box;
 
 use anyhow::Result;
-use nix::time::{ClockId, clock_gettime};
 use serde_json::{Value, json};
 
 mod mark;
@@ -44,26 +43,8 @@ const THRESHOLD_STEPS: u64 = 20;
 /// No distance up to this is a gap unless a mark says so.
 const THRESHOLD_FLOOR_NS: u64 = 500;
 
-/// CLOCK_MONOTONIC in ns; through the vdso, so without entering the kernel on usual clock sources.
-#[inline]
-#[must_use]
-pub fn now_ns() -> u64 {
-    read_ns(ClockId::CLOCK_MONOTONIC)
-}
-
-/// CPU time of the calling thread as the kernel bills it (`sum_exec_runtime`), in ns. A syscall.
-#[must_use]
-pub fn thread_cpu_ns() -> u64 {
-    read_ns(ClockId::CLOCK_THREAD_CPUTIME_ID)
-}
-
-/// A clock that always exists, in ns (0 if the kernel nevertheless refuses it).
-pub(super) fn read_ns(clock: ClockId) -> u64 {
-    clock_gettime(clock).map_or(0, |time| {
-        u64::try_from(time.tv_sec()).unwrap_or(0) * 1_000_000_000
-            + u64::try_from(time.tv_nsec()).unwrap_or(0)
-    })
-}
+pub(super) use crate::clock::read_ns;
+pub use crate::clock::{now_ns, thread_cpu_ns};
 
 /// What one step takes on this machine, and where gaps begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
