@@ -76,6 +76,7 @@ fn tasks() -> Vec<TaskFigures> {
         residual_ns: Some(-5),
         tracer_tid: Some(7),
         former_tid: Some(8),
+        cgroup_id: Some(1),
         skip_in: Some(9),
         ..TaskFigures::default()
     };

@@ -81,11 +81,13 @@ impl Account {
         let explained_ns = shift_ns.saturating_sub(signed(task.left_out_ns));
         let on = |able: bool, value: u64| able.then_some(value);
         TaskFigures {
+            account: 0,
             tid: task.tid,
             tgid: task.tgid,
             parent_tgid: task.parent_tgid,
             start_ns: task.start_ns,
             comm: task.comm.iter().copied().take_while(|byte| *byte != 0).collect(),
+            cgroup_id: None,
             state: if task.state == state::EXITED { "exited" } else { "running" },
             opened_ns: task.opened_ns,
             updated_ns: task.updated_ns,

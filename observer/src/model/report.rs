@@ -9,6 +9,8 @@ use observer_common::{
 };
 use serde::Serialize;
 
+use super::pair::PairFigures;
+
 /// The name and version of the files' contract. Fields may be added, none is ever renamed.
 pub const SCHEMA: &str = "observer/1";
 
@@ -67,6 +69,9 @@ pub struct Header {
 /// One task.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct TaskFigures {
+    /// The account, unique in a session: tids are used again, and change at an exec.
+    #[serde(skip)]
+    pub account: u64,
     /// Thread id, in the initial pid namespace.
     pub tid: u32,
     /// Process id.
@@ -78,6 +83,8 @@ pub struct TaskFigures {
     /// Thread name. On a terminal and in files every byte that is not printable is escaped.
     #[serde(serialize_with = "serialize_comm")]
     pub comm: Vec<u8>,
+    /// The cgroup (version 2) it was last seen in: the inode number of its folder.
+    pub cgroup_id: Option<u64>,
     /// `running` (alive) or `exited`.
     pub state: &'static str,
     /// When it was first and last accounted, by the header's clock.
@@ -228,6 +235,8 @@ pub struct Report {
     pub header: Header,
     /// Every task, exited ones included, by on-CPU time, largest first.
     pub tasks: Vec<TaskFigures>,
+    /// Every pair of which at least one side is observed, by time moved, largest first.
+    pub pairs: Vec<PairFigures>,
     /// Every CPU that had an event.
     pub cpus: Vec<CpuFigures>,
     /// The last record.

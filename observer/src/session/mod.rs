@@ -241,7 +241,15 @@ impl Session {
         let trailer = self.trailer(&tasks);
         let cpus = self.probe.cpus().map(|(number, cpu)| cpu_figures(number, &cpu)).collect();
         let header = self.header.clone();
-        Report { header, tasks, cpus, trailer, sentences: Vec::new(), rusage_ns: None }
+        Report {
+            header,
+            tasks,
+            pairs: Vec::new(),
+            cpus,
+            trailer,
+            sentences: Vec::new(),
+            rusage_ns: None,
+        }
     }
 
     fn trailer(&self, tasks: &[TaskFigures]) -> Trailer {

@@ -63,5 +63,5 @@ pub fn report(tasks: Vec<TaskFigures>) -> Report {
         ..Trailer::default()
     };
     let (cpus, sentences) = (Vec::new(), Vec::new());
-    Report { header, tasks, cpus, trailer, sentences, rusage_ns: None }
+    Report { header, tasks, pairs: Vec::new(), cpus, trailer, sentences, rusage_ns: None }
 }

@@ -124,6 +124,11 @@ const TASK: &[Field] = &[
         Text,
         "Thread name: every byte that is not printable, and the backslash, as \\xNN.",
     ),
+    field(
+        "cgroup_id",
+        MaybeNatural(ID),
+        "The cgroup (version 2) it was last seen in: the inode number of its folder.",
+    ),
     field("state", Word(&["running", "exited"]), "running (alive) or exited."),
     field("opened_ns", Natural(NS), "When the account was opened, by the header's clock."),
     field(
