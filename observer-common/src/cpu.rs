@@ -51,8 +51,8 @@ pub struct Cpu {
     pub request: u32,
     /// `sched_entry_tp` saw the request (1) or its absence (0) at the begin of the `__schedule` that runs.
     pub entry_request: u32,
-    /// Explicit padding.
-    pub _pad: u32,
+    /// What interrupted last: see [`crate::pair::origin`].
+    pub irq_origin: u32,
     /// Begin of the interval that is open, by our clock; 0 = no event yet.
     pub since_ns: u64,
     /// The first event, by our clock.
@@ -85,6 +85,12 @@ pub struct Cpu {
     pub missed_switches: u64,
     /// Address of the task that the last switch gave the CPU to; 0 = no switch yet.
     pub current: u64,
+    /// The wakee of the wakeup that runs on this CPU, by its address, and when that began.
+    pub waking: u64,
+    /// See `waking`.
+    pub waking_since_ns: u64,
+    /// Events of pairs that found no room in the table: they are in the sum of the rest.
+    pub pairs_folded: u64,
     /// Runs by hook, those that found nothing to do included.
     pub runs: [u64; HOOKS],
 }

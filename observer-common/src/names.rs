@@ -10,6 +10,14 @@ pub const SLOTS: &str = "SLOTS";
 pub const FREE: &str = "FREE";
 /// Ring of slots whose task has ended.
 pub const ENDED: &str = "ENDED";
+/// Map of [`crate::pair::Pair`], by [`crate::pair::PairKey`].
+pub const PAIRS: &str = "PAIRS";
+/// Map of [`crate::ptrace::Trace`], by [`crate::pair::PairKey`].
+pub const TRACES: &str = "TRACES";
+/// By CPU number: what found no room in [`PAIRS`].
+pub const OTHER_PAIRS: &str = "OTHER_PAIRS";
+/// By CPU number: what found no room in [`TRACES`].
+pub const OTHER_TRACES: &str = "OTHER_TRACES";
 /// Ids to observe: see [`target`].
 pub const TARGETS: &str = "TARGETS";
 /// The compiled name pattern, one [`crate::glob::Glob`].

@@ -7,6 +7,7 @@ use crate::{
     bill::{Bill, RQCF_ACT_SKIP, RunQueue},
     clock::JUMP_NS,
     cpu::{Cpu, NO_SLOT, owner},
+    ptrace::Stop,
     task::{Task, crossing, flag, mode, state},
 };
 
@@ -73,8 +74,13 @@ pub struct Departure {
     pub state: u64,
     /// Where it came into the kernel.
     pub place: Place,
+    /// Its state says that it sleeps, yet a pending signal keeps it runnable (`signal_pending_state` in
+    /// `__schedule`): no sleep and no stop.
+    pub kept: bool,
     /// Its tracer's tid; 0 = none.
     pub tracer_tid: u32,
+    /// The stop that begins, where this is one.
+    pub stop: Stop,
     /// The kernel's bill, closed a moment ago.
     pub bill: Bill,
 }
@@ -153,7 +159,8 @@ pub fn shift(cpu: &mut Cpu, now_ns: u64, rq: &RunQueue, requested: bool) -> Shif
 pub fn depart(cpu: &mut Cpu, task: &mut Task, at: &Moment, from: &Departure) {
     task.begin();
     leave_interrupts(cpu);
-    let traced = !from.involuntary && from.state & TASK_TRACED != 0;
+    let stays = from.involuntary || from.kept;
+    let traced = !stays && from.state & TASK_TRACED != 0;
     let interval = departing_mode(cpu, task, from, traced);
     cpu.charge_as(at.now_ns, Some(task), interval);
     task.base_mode = next_mode(cpu, task, from, traced) as u32;
@@ -161,9 +168,11 @@ pub fn depart(cpu: &mut Cpu, task: &mut Task, at: &Moment, from: &Departure) {
         task.ptrace_stops += 1;
         task.stopped_since_ns = at.now_ns;
         task.set(flag::STOPPED);
-        if from.tracer_tid != 0 {
-            task.tracer_tid = from.tracer_tid;
-        }
+        task.stop = from.stop;
+        task.tracer_tid = from.tracer_tid;
+    } else if !stays && from.state & TASK_STOPPED != 0 {
+        task.job_stops += 1;
+        task.job_stopped_since_ns = at.now_ns;
     }
     if !from.involuntary {
         task.clear(flag::STOP_SEEN);
@@ -172,11 +181,10 @@ pub fn depart(cpu: &mut Cpu, task: &mut Task, at: &Moment, from: &Departure) {
     shift_out(task, &at.shift);
     if from.involuntary {
         task.switches_involuntary += 1;
-        task.wait_since_ns = at.now_ns;
     } else {
         task.switches_voluntary += 1;
-        task.wait_since_ns = 0;
     }
+    task.wait_since_ns = if stays { at.now_ns } else { 0 };
     if from.state & TASK_DEAD != 0 {
         task.state = state::EXITED;
     }
@@ -213,10 +221,9 @@ pub fn arrive(cpu: &mut Cpu, task: &mut Task, at: &Moment, to: &Arrival) {
     if task.base_mode == mode::USER as u32 && task.updated_ns != 0 {
         task.cross(kind);
     }
-    if task.has(flag::STOPPED) {
-        end_stop(task, at.now_ns);
-        task.clear(flag::STOPPED);
-    }
+    end_stop(task, at.now_ns);
+    task.clear(flag::STOPPED);
+    task.wake.since_ns = 0;
     task.left_out_mark_ns = at.left_out_ns;
     if at.shift.skipped {
         task.skip_in += 1;
@@ -280,12 +287,18 @@ pub(crate) fn base(task: &mut Task, bill: &Bill, place: Place) {
     } as u32;
 }
 
-/// Closes the ptrace stop that is open, if any.
+/// Closes the stop that is open, if any.
 #[inline(always)]
-pub(crate) fn end_stop(task: &mut Task, now_ns: u64) {
+pub fn end_stop(task: &mut Task, now_ns: u64) {
     if task.stopped_since_ns != 0 {
-        task.stopped_ns += now_ns.saturating_sub(task.stopped_since_ns);
+        task.stop.length_ns = now_ns.saturating_sub(task.stopped_since_ns);
+        task.stop.resumed_ns = now_ns;
+        task.stopped_ns += task.stop.length_ns;
         task.stopped_since_ns = 0;
+    }
+    if task.job_stopped_since_ns != 0 {
+        task.job_stopped_ns += now_ns.saturating_sub(task.job_stopped_since_ns);
+        task.job_stopped_since_ns = 0;
     }
 }
 
