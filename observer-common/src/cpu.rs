@@ -8,6 +8,7 @@ use crate::{
     bill::RunQueue,
     clock::ClockOffset,
     names::HOOKS,
+    switch::Handover,
     task::{Task, mode},
 };
 
@@ -32,6 +33,17 @@ pub mod owner {
 
 /// Slot 0 is nobody's: the CPU's owner is idle or an unobserved task.
 pub const NO_SLOT: u32 = 0;
+
+/// Runs by hook.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Runs(pub [u64; HOOKS]);
+
+impl Default for Runs {
+    fn default() -> Self {
+        Self([0; HOOKS])
+    }
+}
 
 /// The state of one CPU, written by that CPU alone (but for `request`, see [`crate::wakeup`]).
 #[repr(C, align(64))]
@@ -89,10 +101,12 @@ pub struct Cpu {
     pub waking: u64,
     /// See `waking`.
     pub waking_since_ns: u64,
+    /// What the last switch left to the ledger.
+    pub handover: Handover,
     /// Events of pairs that found no room in the table: they are in the sum of the rest.
     pub pairs_folded: u64,
     /// Runs by hook, those that found nothing to do included.
-    pub runs: [u64; HOOKS],
+    pub runs: Runs,
 }
 
 impl Cpu {

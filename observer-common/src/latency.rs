@@ -49,6 +49,18 @@ impl Latency {
     }
 }
 
+impl Latency {
+    /// Adds another one's.
+    pub fn merge(&mut self, other: &Self) {
+        self.sum_ns = self.sum_ns.saturating_add(other.sum_ns);
+        self.max_ns = self.max_ns.max(other.max_ns);
+        self.count = self.count.saturating_add(other.count);
+        for (sum, count) in self.buckets.iter_mut().zip(other.buckets) {
+            *sum = sum.saturating_add(count);
+        }
+    }
+}
+
 /// The bucket of a latency.
 #[must_use]
 #[inline(always)]

@@ -116,6 +116,8 @@ hooks! {
     READ = 30, "read_cpu";
     /// `__schedule` ends, in the context of the task that it gave the CPU to.
     LEAVE = 31, "sched_leave";
+    /// One task stops, another runs: whose time went to whom.
+    PAIRS = 32, "switch_pairs";
 }
 
 #[cfg(test)]
@@ -134,6 +136,6 @@ mod tests {
     fn indices_follow_the_table() {
         assert_eq!(PROGRAMS[hook::SWITCH], "sched_switch");
         assert_eq!(PROGRAMS[hook::READ], "read_cpu");
-        assert_eq!(HOOKS, hook::LEAVE + 1);
+        assert_eq!(HOOKS, hook::PAIRS + 1);
     }
 }

@@ -258,6 +258,25 @@ impl Pair {
     }
 }
 
+impl Pair {
+    /// Adds another one's books; the names stay.
+    pub fn add(&mut self, other: &Self) {
+        let add = |sum: &mut u64, part: u64| *sum = sum.saturating_add(part);
+        self.wakes.iter_mut().zip(other.wakes).for_each(|(sum, part)| add(sum, part));
+        self.skips.iter_mut().zip(other.skips).for_each(|(sum, part)| add(sum, part));
+        self.skip_ns.iter_mut().zip(other.skip_ns).for_each(|(sum, part)| add(sum, part));
+        add(&mut self.preemptions, other.preemptions);
+        add(&mut self.cost_ns, other.cost_ns);
+        add(&mut self.costed, other.costed);
+        add(&mut self.switches, other.switches);
+        add(&mut self.path_ns, other.path_ns);
+        for part in other.origins.iter().filter(|part| part.count != 0) {
+            self.came_from(part.code, part.count, part.cost_ns);
+        }
+        self.latency.merge(&other.latency);
+    }
+}
+
 /// Why the clock update of a switch was skipped. `by_wakeup`: `sched_wakeup` saw the request on this CPU.
 #[must_use]
 #[inline(always)]

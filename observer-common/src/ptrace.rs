@@ -113,6 +113,16 @@ impl Trace {
     }
 }
 
+impl Trace {
+    /// Adds another one's books; the name stays.
+    pub fn add(&mut self, other: &Self) {
+        self.stops.iter_mut().zip(other.stops).for_each(|(sum, part)| *sum += part);
+        self.stopped_ns = self.stopped_ns.saturating_add(other.stopped_ns);
+        self.handed_over = self.handed_over.saturating_add(other.handed_over);
+        self.latency.merge(&other.latency);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -79,8 +79,6 @@ pub struct Departure {
     pub kept: bool,
     /// Its tracer's tid; 0 = none.
     pub tracer_tid: u32,
-    /// The stop that begins, where this is one.
-    pub stop: Stop,
     /// The kernel's bill, closed a moment ago.
     pub bill: Bill,
 }
@@ -94,6 +92,52 @@ pub struct Arrival {
     pub place: Place,
     /// The kernel's bill, not yet running again.
     pub bill: Bill,
+}
+
+/// What a switch leaves to the ledger of pairs, which is a program of its own: it runs after this one, for the
+/// same event, and only where pairs are wanted.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Handover {
+    /// Time of the switch; 0 = nothing is left to do.
+    pub now_ns: u64,
+    /// See [`Shift`].
+    pub skip_ns: u64,
+    /// See [`Shift`].
+    pub path_ns: u64,
+    /// Slots of both sides; [`NO_SLOT`] for one that is not observed.
+    pub prev_slot: u32,
+    /// See `prev_slot`.
+    pub next_slot: u32,
+    /// Why its clock update was skipped: see [`crate::pair::reason`].
+    pub reason: u32,
+    /// See [`handover`].
+    pub flags: u32,
+}
+
+/// Bits of [`Handover::flags`].
+pub mod handover {
+    /// The clock update was skipped.
+    pub const SKIPPED: u32 = 1 << 0;
+    /// The previous task could have run on.
+    pub const RUNNABLE: u32 = 1 << 1;
+    /// The previous task begins a ptrace stop.
+    pub const STOPS: u32 = 1 << 2;
+    /// The next task was in a ptrace stop.
+    pub const RESUMES: u32 = 1 << 3;
+}
+
+impl Handover {
+    /// What the switch moved.
+    #[must_use]
+    #[inline(always)]
+    pub fn shift(&self) -> Shift {
+        Shift {
+            skipped: self.flags & handover::SKIPPED != 0,
+            skip_ns: self.skip_ns,
+            path_ns: self.path_ns,
+        }
+    }
 }
 
 /// Notes who has the CPU after this switch; true if the one before it was missed, `prev` not being who had it.
@@ -168,7 +212,7 @@ pub fn depart(cpu: &mut Cpu, task: &mut Task, at: &Moment, from: &Departure) {
         task.ptrace_stops += 1;
         task.stopped_since_ns = at.now_ns;
         task.set(flag::STOPPED);
-        task.stop = from.stop;
+        task.stop = Stop::default();
         task.tracer_tid = from.tracer_tid;
     } else if !stays && from.state & TASK_STOPPED != 0 {
         task.job_stops += 1;
@@ -223,7 +267,6 @@ pub fn arrive(cpu: &mut Cpu, task: &mut Task, at: &Moment, to: &Arrival) {
     }
     end_stop(task, at.now_ns);
     task.clear(flag::STOPPED);
-    task.wake.since_ns = 0;
     task.left_out_mark_ns = at.left_out_ns;
     if at.shift.skipped {
         task.skip_in += 1;

@@ -10,7 +10,6 @@ use observer_common::{
     cpu::{Cpu, NO_SLOT, owner},
     lifecycle::{self, Identity},
     pair::Wake,
-    ptrace::Stop,
     switch::{self, Arrival, Departure, Moment, Place},
     task::Task,
     wakeup::{self, Waker},
@@ -372,7 +371,6 @@ impl Kernel {
                     place: Place::Entry,
                     tracer_tid: 0,
                     kept: false,
-                    stop: Stop::default(),
                     bill: self.bill(prev),
                 };
                 switch::depart(&mut self.cpus[cpu], &mut self.accounts[prev], &at, &from);

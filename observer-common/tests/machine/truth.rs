@@ -10,7 +10,6 @@ use observer_common::{
     fault, irq,
     lifecycle::{self, Identity, PF_KTHREAD},
     pair::Wake,
-    ptrace::Stop,
     switch::{self, Arrival, Departure, Moment, Place, TASK_TRACED},
     syscall,
     task::{Task, flag, mode},
@@ -190,7 +189,6 @@ impl Kernel {
             place,
             tracer_tid: 1,
             kept: false,
-            stop: Stop::default(),
             bill: Bill::default(),
         };
         self.schedule(index, Some(from));

@@ -8,7 +8,6 @@ use observer_common::{
     fault, irq,
     lifecycle::{self, Identity, PF_KTHREAD},
     pair::Wake,
-    ptrace::Stop,
     switch::{self, Arrival, Departure, Moment, Place, TASK_DEAD, TASK_TRACED},
     syscall,
     task::{Task, flag, mode, state},
@@ -315,7 +314,6 @@ impl World {
                 place: place(event.bits),
                 tracer_tid: (event.bits >> 18) as u32 & 3,
                 kept: false,
-                stop: Stop::default(),
                 bill: bill(event.bits),
             };
             switch::depart(cpu, account, &at, &from);

@@ -6,7 +6,6 @@ use observer_common::{
     fault, irq,
     lifecycle::{self, Identity},
     pair::Wake,
-    ptrace::Stop,
     switch::{self, Arrival, Departure, Moment, Place, Shift, TASK_DEAD, TASK_TRACED},
     syscall,
     task::{Task, flag, mode, state},
@@ -190,7 +189,6 @@ impl Rig {
                 place: out.place,
                 tracer_tid: if traced { TRACER } else { 0 },
                 kept: false,
-                stop: Stop::default(),
                 bill: Bill::default(),
             };
             let slot = cpu.slot;

@@ -3,6 +3,7 @@
 mod fault;
 mod irq;
 mod lifecycle;
+mod pair;
 mod read;
 mod switch;
 mod syscall;

@@ -111,6 +111,9 @@ pub struct OutputArgs {
     /// Room for N accounts at once
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4_194_304))]
     max_tasks: Option<u32>,
+    /// Room for N pairs of tasks at once; 0 keeps none. What finds no room is summed in one row
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=1_048_576))]
+    max_pairs: Option<u32>,
     /// When to use colour
     #[arg(long, value_enum, default_value_t = Color::Auto)]
     color: Color,
@@ -229,5 +232,5 @@ fn start_log(level: u8) {
 }
 
 fn options(target: Target, output: &OutputArgs) -> Options {
-    Options { target, max_tasks: output.max_tasks }
+    Options { target, max_tasks: output.max_tasks, max_pairs: output.max_pairs }
 }

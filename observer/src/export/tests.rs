@@ -56,6 +56,7 @@ fn header() -> Header {
         started_ns: 2,
         hooks: vec![hook(None), hook(Some("everything"))],
         crossing_costs_ns: vec![("syscall".to_owned(), Some(90)), ("fault".to_owned(), None)],
+        crossing_spreads_ns: vec![("syscall".to_owned(), Some(3)), ("fault".to_owned(), None)],
         target: "command".to_owned(),
     }
 }
@@ -190,7 +191,7 @@ fn every_field_has_a_description_and_every_number_a_unit() {
             assert!(description.ends_with('.'), "{name}: {description:?}");
             let is_number = property["type"] == "integer" || property["type"][0] == "integer";
             assert_eq!(
-                is_number || name == "crossing_costs_ns",
+                is_number || name == "crossing_costs_ns" || name == "crossing_spreads_ns",
                 property["unit"].is_string(),
                 "{name}"
             );

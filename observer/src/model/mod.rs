@@ -1,6 +1,7 @@
 //! From accounts to figures. Pure: no clock, no kernel, no terminal.
 
 pub mod account;
+mod ledger;
 pub mod pair;
 pub mod report;
 

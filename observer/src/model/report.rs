@@ -62,6 +62,8 @@ pub struct Header {
     pub hooks: Vec<HookLine>,
     /// What one crossing of each kind costs here, ns; `None` where it could not be calibrated.
     pub crossing_costs_ns: Vec<(String, Option<u64>)>,
+    /// How far the calibrations of each kind lay apart (half of the range between their quartiles), ns.
+    pub crossing_spreads_ns: Vec<(String, Option<u64>)>,
     /// What is observed, in words.
     pub target: String,
 }
@@ -108,6 +110,8 @@ pub struct TaskFigures {
     pub crossings: Option<u64>,
     /// What they cost; part of `system_ns`.
     pub crossing_ns: Option<u64>,
+    /// What they would have cost above the user time that there was: the calibration is that wrong here.
+    pub crossing_cut_ns: Option<u64>,
 
     /// User time that the kernel reports (`getrusage`, `/proc/PID/task/TID/stat`), since the account was opened.
     pub reported_user_ns: u64,
@@ -156,7 +160,7 @@ pub struct TaskFigures {
     pub wakeups: u64,
     /// Wakeups that it made.
     pub wakes_made: u64,
-    /// Its system time inside wakeups. Not measured yet.
+    /// Its time inside the wakeups that it made, where their end was seen.
     pub wakeup_cost_ns: Option<u64>,
     /// Switches away while it could not run on.
     pub switches_voluntary: u64,
@@ -168,6 +172,10 @@ pub struct TaskFigures {
     pub ptrace_stops: u64,
     /// Time in them.
     pub ptrace_stopped_ns: u64,
+    /// Job-control stops (SIGSTOP and its like, not by a tracer).
+    pub job_stops: u64,
+    /// Time in them.
+    pub job_stopped_ns: u64,
     /// Tracer at the last stop.
     pub tracer_tid: Option<u32>,
     /// Its tid before an exec from a thread that was not the leader.
@@ -208,6 +216,8 @@ pub struct Trailer {
     pub lost_events: u64,
     /// Tasks not observed since no slot was free (`--max-tasks`).
     pub map_full: u64,
+    /// Events of pairs that found no room (`--max-pairs`): they are in the pair `(other)`.
+    pub pairs_folded: u64,
     /// Runs that the kernel left out, the program being active on that CPU already.
     pub recursion_misses: Option<u64>,
     /// Events whose time lay before the one booked last on their CPU.

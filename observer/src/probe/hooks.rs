@@ -61,7 +61,7 @@ const IRQ: &str = "interrupt time counts as the time of the task that was interr
 const VECTOR: &str = "time in this x86 vector counts as the task's";
 
 /// In the order in which they are attached: what ends an interval before what begins one.
-pub const HOOKS: [Hook; 32] = [
+pub const HOOKS: [Hook; 33] = [
     Hook {
         name: "read_cpu",
         index: hook::READ,
@@ -83,6 +83,13 @@ pub const HOOKS: [Hook; 32] = [
         "skip requests are taken from sched_wakeup alone",
     ),
     tracepoint("sched_switch", hook::SWITCH, true, "everything"),
+    Hook {
+        name: "sched_switch pairs",
+        index: hook::PAIRS,
+        via: Via::Tracepoint("sched_switch"),
+        required: false,
+        lost: "who woke whom, who traced whom, and whose time went to whom",
+    },
     tracepoint(
         "sched_exit_tp",
         hook::LEAVE,

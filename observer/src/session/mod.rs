@@ -2,6 +2,7 @@
 
 pub mod calibration;
 pub mod child;
+pub mod ledger;
 pub mod own;
 pub mod target;
 
@@ -17,7 +18,11 @@ use observer_common::{
     task::{Task, crossing, state},
 };
 
-use self::{own::OwnCost, target::Target};
+use self::{
+    ledger::{Ledger, account_of},
+    own::OwnCost,
+    target::Target,
+};
 use crate::{
     clock::now_ns,
     kernel::{Accounting, Btf, Limits, Unsupported},
@@ -29,6 +34,9 @@ use crate::{
     probe::{self, Probe, Sizes},
 };
 
+/// So many ended accounts fill the table of pairs if it is not read.
+const MANY_ENDED: usize = 512;
+
 /// What the user asked for.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
@@ -36,6 +44,8 @@ pub struct Options {
     pub target: Target,
     /// Room for this many accounts.
     pub max_tasks: Option<u32>,
+    /// Room for this many pairs of each kind; 0 = keep none.
+    pub max_pairs: Option<u32>,
 }
 
 /// A running session. Its drop detaches everything.
@@ -46,6 +56,10 @@ pub struct Session {
     crossings: Crossings,
     live: BTreeMap<u32, Account>,
     exited: Vec<Account>,
+    ledger: Ledger,
+    keeps_pairs: bool,
+    /// Of the last snapshot.
+    read_ns: u64,
     /// Ended slots that the ring did not name, seen once: taken when seen twice.
     unnamed: HashSet<(u32, u32)>,
     missed_readings: u64,
@@ -70,9 +84,14 @@ impl Session {
             why: missing.to_string(),
             way_out: "a kernel with these is needed".to_owned(),
         })?;
-        let config = configure(probe::layout::config(&btf)?, &btf, &options.target);
-        let sizes =
-            Sizes::choose(&limits, options.max_tasks, options.target.all, options.target.ids());
+        let config = configure(probe::layout::config(&btf)?, &btf, options);
+        let sizes = Sizes::choose(
+            &limits,
+            options.max_tasks,
+            options.max_pairs,
+            options.target.all,
+            options.target.ids(),
+        );
         let mut probe = Probe::load(&btf, &limits, &layout, &config, &sizes)?;
         options.target.apply(&mut probe)?;
         probe.learn_offsets()?;
@@ -81,6 +100,7 @@ impl Session {
             bill: probe::layout::has_run_queue(&layout),
             wait: probe.is_active(hook::WAKEUP),
             irq: probe.is_active(hook::IRQ_ENTER) && probe.is_active(hook::SOFTIRQ_ENTER),
+            fault: probe.is_active(hook::FAULT),
         };
         let crossings = calibration::crossings(&mut probe, &limits, able);
         // Not before: statistics add to each run, and so to what the borders cost.
@@ -95,6 +115,9 @@ impl Session {
             crossings,
             live: BTreeMap::new(),
             exited: Vec::new(),
+            ledger: Ledger::default(),
+            keeps_pairs: options.max_pairs != Some(0),
+            read_ns: started_ns,
             unnamed: HashSet::new(),
             missed_readings: 0,
             cost,
@@ -140,8 +163,10 @@ impl Session {
         self.pump()?;
         self.sweep()?;
         self.sweep()?;
+        self.read_pairs()?;
         self.exited.clear();
         self.live.clear();
+        self.ledger.clear();
         Ok(())
     }
 
@@ -151,6 +176,11 @@ impl Session {
             self.close(slot, opened)?;
         }
         self.cost.tick(&self.probe);
+        if self.ledger.ended() > MANY_ENDED {
+            // Their pairs would fill the table before the next reading.
+            self.sweep()?;
+            self.read_pairs()?;
+        }
         Ok(())
     }
 
@@ -166,9 +196,10 @@ impl Session {
         }
         let mut account = match self.live.remove(&slot) {
             Some(account) if same(&account.task, &task) => account,
-            _ => Account::new(task),
+            _ => Account::new(account_of(slot, &task), task),
         };
         account.update(task);
+        self.ledger.end(slot, &task);
         self.exited.push(account);
         self.probe.release(slot)
     }
@@ -176,6 +207,7 @@ impl Session {
     /// Finds ended accounts that the ring had no room for, and reads the live ones.
     fn sweep(&mut self) -> Result<()> {
         let mut unnamed = HashSet::new();
+        let read_ns = now_ns();
         for (slot, life) in self.probe.used_slots() {
             let reading = self.probe.task(slot);
             if life == state::EXITED {
@@ -189,10 +221,16 @@ impl Session {
                 continue;
             }
             match reading {
-                Some(task) if task.state == state::LIVE => match self.live.get_mut(&slot) {
-                    Some(account) if same(&account.task, &task) => account.update(task),
-                    _ => drop(self.live.insert(slot, Account::new(task))),
-                },
+                Some(task) if task.state == state::LIVE => {
+                    self.ledger.see(slot, &task, read_ns);
+                    match self.live.get_mut(&slot) {
+                        Some(account) if same(&account.task, &task) => account.update(task),
+                        _ => {
+                            let account = Account::new(account_of(slot, &task), task);
+                            self.live.insert(slot, account);
+                        }
+                    }
+                }
                 Some(_) => {}
                 None => self.missed_readings += 1,
             }
@@ -206,13 +244,20 @@ impl Session {
         self.pump()?;
         self.probe.read_cpus()?;
         self.sweep()?;
-        self.pump()
+        self.read_ns = now_ns();
+        self.pump()?;
+        self.read_pairs()
+    }
+
+    fn read_pairs(&mut self) -> Result<()> {
+        if self.keeps_pairs { self.ledger.read(&mut self.probe, self.able) } else { Ok(()) }
     }
 
     /// The last snapshot of a session: also what only a second look takes in.
     pub fn finish(&mut self) -> Result<()> {
         self.snapshot()?;
-        self.sweep()
+        self.sweep()?;
+        self.read_pairs()
     }
 
     /// True when no observed task is alive, as of the last snapshot.
@@ -228,7 +273,7 @@ impl Session {
             .exited
             .iter()
             .chain(self.live.values())
-            .map(|account| account.figures(&self.crossings, self.able))
+            .map(|account| account.figures(&self.crossings, self.able, self.read_ns))
             .collect();
         figures.sort_by(|a, b| b.oncpu_ns.cmp(&a.oncpu_ns).then(a.tid.cmp(&b.tid)));
         figures
@@ -244,7 +289,7 @@ impl Session {
         Report {
             header,
             tasks,
-            pairs: Vec::new(),
+            pairs: self.ledger.figures(),
             cpus,
             trailer,
             sentences: Vec::new(),
@@ -263,6 +308,7 @@ impl Session {
         };
         for (_, cpu) in self.probe.cpus() {
             trailer.map_full += cpu.map_full;
+            trailer.pairs_folded += cpu.pairs_folded;
             trailer.clock_backwards += cpu.clock_backwards;
             trailer.clock_jumps += cpu.clock_jumps;
             trailer.unmatched += cpu.unmatched;
@@ -281,7 +327,7 @@ impl Session {
     fn runs(&self) -> [u64; HOOKS] {
         let mut runs = [0; HOOKS];
         for (_, cpu) in self.probe.cpus() {
-            runs.iter_mut().zip(cpu.runs).for_each(|(sum, count)| *sum += count);
+            runs.iter_mut().zip(cpu.runs.0).for_each(|(sum, count)| *sum += count);
         }
         runs
     }
@@ -297,7 +343,8 @@ fn same(a: &Task, b: &Task) -> bool {
     a.address == b.address && a.opened_ns == b.opened_ns
 }
 
-fn configure(config: Config, btf: &Btf, target: &Target) -> Config {
+fn configure(config: Config, btf: &Btf, options: &Options) -> Config {
+    let target = &options.target;
     Config {
         has_entry: u64::from(btf.has_tracepoint("sched_entry_tp")),
         all: u64::from(target.all),
@@ -305,6 +352,7 @@ fn configure(config: Config, btf: &Btf, target: &Target) -> Config {
         by_cgroup: u64::from(target.cgroup.is_some()),
         follow: u64::from(!target.no_follow),
         self_tgid: u64::from(std::process::id()),
+        pairs: u64::from(options.max_pairs != Some(0)),
         ..config
     }
 }
@@ -332,13 +380,15 @@ fn header(
         started_unix_ns: u64::try_from(unix.as_nanos()).unwrap_or(u64::MAX),
         started_ns: now_ns(),
         hooks: probe.status().iter().map(hook_line).collect(),
-        crossing_costs_ns: crossing::NAMES
-            .iter()
-            .zip(crossings.cost_ps)
-            .map(|(name, cost_ps)| ((*name).to_owned(), cost_ps.map(|ps| ps.div_ceil(1000))))
-            .collect(),
+        crossing_costs_ns: by_kind(&crossings.cost_ps),
+        crossing_spreads_ns: by_kind(&crossings.spread_ps),
         target: target.to_string(),
     })
+}
+
+fn by_kind(ps: &[Option<u64>; crossing::COUNT]) -> Vec<(String, Option<u64>)> {
+    let kinds = crossing::NAMES.iter().zip(ps);
+    kinds.map(|(name, ps)| ((*name).to_owned(), ps.map(|ps| ps.div_ceil(1000)))).collect()
 }
 
 fn hook_line(status: &probe::HookStatus) -> HookLine {

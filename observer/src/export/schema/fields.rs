@@ -103,6 +103,11 @@ const HEADER: &[Field] = &[
         Costs,
         "Pairs: kind of crossing, and what one costs here; null where it could not be calibrated.",
     ),
+    field(
+        "crossing_spreads_ns",
+        Costs,
+        "Pairs: kind of crossing, and half of the range between the quartiles of its calibrations.",
+    ),
     field("target", Text, "What is observed, in words."),
 ];
 
@@ -169,6 +174,11 @@ const TASK: &[Field] = &[
         "What the crossings cost by calibration; part of system_ns.",
     ),
     field(
+        "crossing_cut_ns",
+        MaybeNatural(NS),
+        "What the crossings would have cost above the user time that there was.",
+    ),
+    field(
         "reported_user_ns",
         Natural(NS),
         "User time that the kernel reports, as getrusage does, since the account was opened.",
@@ -218,7 +228,11 @@ const TASK: &[Field] = &[
     field("waits", MaybeNatural(COUNT), "Waits that ended."),
     field("wakeups", Natural(COUNT), "Times it was woken."),
     field("wakes_made", Natural(COUNT), "Wakeups that it made."),
-    field("wakeup_cost_ns", MaybeNatural(NS), "Its system time inside wakeups. Not measured yet."),
+    field(
+        "wakeup_cost_ns",
+        MaybeNatural(NS),
+        "Its time inside the wakeups that it made, where their end was seen.",
+    ),
     field("switches_voluntary", Natural(COUNT), "Switches away while it could not run on."),
     field("switches_involuntary", Natural(COUNT), "Switches away while it could have run on."),
     field("migrations", Natural(COUNT), "Switches to it on another CPU than before."),
@@ -228,6 +242,12 @@ const TASK: &[Field] = &[
         Natural(NS),
         "Time in ptrace stops, up to the wakeup that ends each.",
     ),
+    field(
+        "job_stops",
+        Natural(COUNT),
+        "Job-control stops (SIGSTOP and its like, not by a tracer).",
+    ),
+    field("job_stopped_ns", Natural(NS), "Time in job-control stops."),
     field(
         "tracer_tid",
         MaybeNatural(ID),
@@ -264,6 +284,11 @@ const TRAILER: &[Field] = &[
         "map_full",
         Natural(COUNT),
         "Tasks not observed since no slot was free: raise --max-tasks.",
+    ),
+    field(
+        "pairs_folded",
+        Natural(COUNT),
+        "Events of pairs that found no room (--max-pairs): they are in the pair `(other)`.",
     ),
     field(
         "recursion_misses",
