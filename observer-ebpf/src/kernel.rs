@@ -73,7 +73,8 @@ pub fn tid(task: Ptr) -> u32 {
     load(task, offset!(task_pid))
 }
 
-/// The current task, typed.
+/// The current task, typed: 5.11 and later. Reached only where [`Config::has_task_regs`] (5.15) or the hook
+/// itself (6.18) says that the kernel is as new.
 #[inline(always)]
 pub fn current() -> Ptr {
     // SAFETY: a helper without arguments.
@@ -95,6 +96,17 @@ pub fn state(task: Ptr) -> u64 {
     } else {
         load(task, offset!(task_state))
     }
+}
+
+/// State of the current task, and where it came into the kernel.
+#[inline(always)]
+pub fn current_state_and_place() -> (u64, Place) {
+    if config!(has_task_regs) != 0 {
+        let current = current();
+        return (state(current), place(current));
+    }
+    let current = current_address();
+    (by_number::state(current), by_number::place(current))
 }
 
 /// True when the task runs on some CPU.
@@ -209,8 +221,7 @@ pub fn place(task: Ptr) -> Place {
         if stack == 0 {
             return Place::Unknown;
         }
-        let regs = stack + config!(stack_size) - offset!(regs_size);
-        registers(|offset| probe(regs, offset, -1_i64), |offset| probe(regs, offset, -1_i32))
+        saved_registers(stack)
     };
     // EVENTMSG_SYSCALL_EXIT: a syscall that really answered ENOSYS is at its exit stop.
     let at_exit = load_or::<u64>(task, offset!(task_ptrace_message), 0) == PTRACE_EVENTMSG_EXIT;
@@ -242,6 +253,13 @@ fn registers(wide: impl Fn(u64) -> i64, narrow: impl Fn(u64) -> i32) -> (i64, i6
     };
     let result = if offset!(regs_result) == ABSENT { 0 } else { wide(offset!(regs_result)) };
     (number, result)
+}
+
+/// The same from the top of a kernel stack, which has the user registers in its last bytes.
+#[inline(always)]
+fn saved_registers(stack: u64) -> (i64, i64) {
+    let regs = stack + config!(stack_size) - offset!(regs_size);
+    registers(|offset| probe(regs, offset, -1_i64), |offset| probe(regs, offset, -1_i32))
 }
 
 /// Copies a task's name into its account.
@@ -307,21 +325,25 @@ pub mod by_number {
         })
     }
 
-    /// Inside a syscall or not, by its saved registers.
+    /// `TASK_*` bits.
     #[inline(always)]
-    pub fn place(regs: u64) -> Place {
-        if offset!(regs_syscall) == ABSENT || regs == 0 {
-            return Place::Unknown;
+    pub fn state(task: u64) -> u64 {
+        if offset!(task_state_size) == 4 {
+            u64::from(probe(task, offset!(task_state), 0_u32))
+        } else {
+            probe(task, offset!(task_state), 0)
         }
-        let (number, result) =
-            registers(|offset| probe(regs, offset, -1_i64), |offset| probe(regs, offset, -1_i32));
-        place_of(number, result, false)
     }
 
-    /// The address of its saved user registers, on kernels without `bpf_task_pt_regs`.
+    /// Where it came into the kernel, on kernels without `bpf_task_pt_regs`.
     #[inline(always)]
-    pub fn regs(task: u64) -> u64 {
+    pub fn place(task: u64) -> Place {
         let stack: u64 = probe(task, offset!(task_stack), 0);
-        if stack == 0 { 0 } else { stack + config!(stack_size) - offset!(regs_size) }
+        if offset!(regs_syscall) == ABSENT || stack == 0 {
+            return Place::Unknown;
+        }
+        let (number, result) = saved_registers(stack);
+        let message = probe(task, offset!(task_ptrace_message), 0_u64);
+        place_of(number, result, message == PTRACE_EVENTMSG_EXIT)
     }
 }

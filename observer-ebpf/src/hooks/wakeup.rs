@@ -24,8 +24,8 @@ fn sched_waking(ctx: BtfTracePointContext) -> i32 {
     let now_ns = maps::now_ns();
     if let Some(waker) = maps::owner(cpu) {
         let seen = if wakeup::wants_evidence(cpu) {
-            let current = kernel::current();
-            Waker { state: kernel::state(current), place: kernel::place(current) }
+            let (state, place) = kernel::current_state_and_place();
+            Waker { state, place }
         } else {
             Waker::default()
         };
