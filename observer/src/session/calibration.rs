@@ -11,7 +11,7 @@ use std::{
     path::PathBuf,
     sync::mpsc::{Receiver, Sender, channel},
     thread,
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use anyhow::{Result, anyhow, bail};
@@ -126,10 +126,36 @@ impl Worker {
         Ok((before, after, own_ns))
     }
 
-    fn end(self) {
+    /// Ends it, and its account: what the calibration observed must not turn up among the session's tasks.
+    fn end(self, probe: &Probe) {
         drop(self.go);
         let _ = self.thread.join();
+        wait_for_end(probe, self.slot);
     }
+}
+
+/// Lets a worker do `pieces` and returns the median of what they cost.
+fn cost_of(
+    probe: &mut Probe,
+    work: impl FnMut() -> u64 + Send + 'static,
+    pieces: impl FnOnce(&Worker, &Probe) -> Result<Vec<u64>>,
+) -> Result<u64> {
+    let worker = Worker::start(probe, work)?;
+    let costs = pieces(&worker, probe);
+    worker.end(probe);
+    median_of(costs?)
+}
+
+/// Waits for the last switch of a task that has been joined or reaped: both come before it (`exit_mm`,
+/// `exit_notify`, kernel/exit.c), by as long as the task is preempted there.
+fn wait_for_end(probe: &Probe, slot: u32) {
+    for _ in 0..2000 {
+        if probe.task(slot).is_some_and(|task| task.state != state::LIVE) {
+            return;
+        }
+        thread::sleep(Duration::from_micros(100));
+    }
+    debug!("a task of the calibration (slot {slot}) has not ended");
 }
 
 /// Names a thread to the kernel side and finds its slot.
@@ -151,7 +177,7 @@ fn observe(probe: &mut Probe, tid: u32) -> Result<u32> {
 fn settled(probe: &Probe, slot: u32) -> Result<Task> {
     let mut last = probe.task(slot).ok_or_else(|| anyhow!("no account"))?;
     for _ in 0..200 {
-        thread::sleep(std::time::Duration::from_micros(50));
+        thread::sleep(Duration::from_micros(50));
         let now = probe.task(slot).ok_or_else(|| anyhow!("no account"))?;
         if now == last {
             return Ok(now);
@@ -170,7 +196,7 @@ fn grown(before: &[u64], after: &[u64], index: usize) -> u64 {
 /// An empty loop would say more (100 against 92 ns here): there the processor has nothing to overlap the way
 /// into the kernel and out of it with. Programs do something between two syscalls, so this loop does too.
 fn syscall_cost(probe: &mut Probe) -> Result<u64> {
-    let worker = Worker::start(probe, || {
+    let work = || {
         let begin = Instant::now();
         for _ in 0..SYSCALLS {
             black_box(Instant::now());
@@ -182,16 +208,17 @@ fn syscall_cost(probe: &mut Probe) -> Result<u64> {
             black_box(Instant::now());
         }
         2 * own_ns
-    })?;
-    let mut costs = Vec::new();
-    for _ in 0..BATCHES {
-        let (before, after, own_ns) = worker.piece(probe, |_| {})?;
-        let borders = grown(&before.crossings, &after.crossings, crossing::SYSCALL);
-        let user_ns = grown(&before.mode_ns, &after.mode_ns, mode::USER).saturating_sub(own_ns);
-        costs.extend((user_ns * 1000).checked_div(borders));
-    }
-    worker.end();
-    median_of(costs)
+    };
+    cost_of(probe, work, |worker, probe| {
+        let mut costs = Vec::new();
+        for _ in 0..BATCHES {
+            let (before, after, own_ns) = worker.piece(probe, |_| {})?;
+            let borders = grown(&before.crossings, &after.crossings, crossing::SYSCALL);
+            let user_ns = grown(&before.mode_ns, &after.mode_ns, mode::USER).saturating_sub(own_ns);
+            costs.extend((user_ns * 1000).checked_div(borders));
+        }
+        Ok(costs)
+    })
 }
 
 /// A border of a ptrace stop: a tracee that does nothing between its stops.
@@ -205,7 +232,8 @@ fn stop_cost(probe: &mut Probe, syscall_ps: u64) -> Result<u64> {
     // It may have ended.
     let _ = nix::sys::signal::kill(child, Signal::SIGKILL);
     let _ = waitpid(child, None);
-    let (before, after) = result?;
+    let (slot, before, after) = result?;
+    wait_for_end(probe, slot);
     let stops = grown(&before.crossings, &after.crossings, crossing::STOP);
     let syscalls = grown(&before.crossings, &after.crossings, crossing::SYSCALL);
     let user_ps = grown(&before.mode_ns, &after.mode_ns, mode::USER) * 1000;
@@ -224,7 +252,8 @@ fn tracee() -> ! {
     }
 }
 
-fn trace(probe: &mut Probe, child: Pid) -> Result<(Task, Task)> {
+/// The tracee's slot, and its account before and after its stops.
+fn trace(probe: &mut Probe, child: Pid) -> Result<(u32, Task, Task)> {
     let WaitStatus::Stopped(..) = waitpid(child, None)? else { bail!("the tracee did not stop") };
     ptrace::setoptions(child, ptrace::Options::PTRACE_O_EXITKILL)?;
     let slot = observe(probe, child.as_raw().unsigned_abs())?;
@@ -238,7 +267,7 @@ fn trace(probe: &mut Probe, child: Pid) -> Result<(Task, Task)> {
     // The first stops are of cold code.
     let before = run(20)?;
     let after = run(2 * STOPS)?;
-    Ok((before, after))
+    Ok((slot, before, after))
 }
 
 /// A border of a page fault: fresh pages touched one by one.
@@ -246,49 +275,51 @@ fn fault_cost(probe: &mut Probe) -> Result<u64> {
     if !probe.is_active(hook::FAULT) || !probe.is_active(hook::FAULT_MIN) {
         bail!("the end of a page fault is not seen here");
     }
-    let worker = Worker::start(probe, || {
+    let work = || {
         if let Ok(pages) = Pages::map(PAGES) {
             (0..PAGES).for_each(|page| pages.touch(page));
         }
         0
-    })?;
-    let mut costs = Vec::new();
-    for _ in 0..BATCHES {
-        let (before, after, _) = worker.piece(probe, |_| {})?;
-        let borders = grown(&before.crossings, &after.crossings, crossing::FAULT);
-        if borders >= PAGES as u64 {
-            costs.push(grown(&before.mode_ns, &after.mode_ns, mode::USER) * 1000 / borders);
+    };
+    cost_of(probe, work, |worker, probe| {
+        let mut costs = Vec::new();
+        for _ in 0..BATCHES {
+            let (before, after, _) = worker.piece(probe, |_| {})?;
+            let borders = grown(&before.crossings, &after.crossings, crossing::FAULT);
+            if borders >= PAGES as u64 {
+                costs.push(grown(&before.mode_ns, &after.mode_ns, mode::USER) * 1000 / borders);
+            }
         }
-    }
-    worker.end();
-    median_of(costs)
+        Ok(costs)
+    })
 }
 
 /// Both sides of an interrupt in user mode: a spin that times itself, interrupted from here.
 fn interrupt_cost(probe: &mut Probe) -> Result<u64> {
     let clock = Clock::measure()?;
-    let worker = Worker::start(probe, move || {
+    let work = move || {
         let tally = clock.burn(Amount::UserNs(SPIN_NS));
         // A gap without a kernel entry is the hypervisor's: to every hook it is user time.
         let host_ns = if clock.marks { tally.gap_ns - tally.kernel_gap_ns } else { 0 };
         tally.user_ns + host_ns
-    })?;
-    let mut costs = Vec::new();
-    for _ in 0..3 {
-        let (before, after, own_ns) = worker.piece(probe, |before| {
-            for _ in 0..INTERRUPTS {
-                // Reading the CPU that the worker runs on interrupts it.
-                let _ = probe.read_cpu(before.cpu);
+    };
+    cost_of(probe, work, |worker, probe| {
+        let mut costs = Vec::new();
+        for _ in 0..3 {
+            let (before, after, own_ns) = worker.piece(probe, |before| {
+                for _ in 0..INTERRUPTS {
+                    // Reading the CPU that the worker runs on interrupts it.
+                    let _ = probe.read_cpu(before.cpu);
+                }
+            })?;
+            let interrupts = grown(&before.crossings, &after.crossings, crossing::INTERRUPT);
+            let user_ns = grown(&before.mode_ns, &after.mode_ns, mode::USER);
+            if interrupts >= u64::from(INTERRUPTS) / 4 {
+                costs.push(user_ns.saturating_sub(own_ns) * 1000 / interrupts);
             }
-        })?;
-        let interrupts = grown(&before.crossings, &after.crossings, crossing::INTERRUPT);
-        let user_ns = grown(&before.mode_ns, &after.mode_ns, mode::USER);
-        if interrupts >= u64::from(INTERRUPTS) / 4 {
-            costs.push(user_ns.saturating_sub(own_ns) * 1000 / interrupts);
         }
-    }
-    worker.end();
-    median_of(costs)
+        Ok(costs)
+    })
 }
 
 fn median_of(mut values: Vec<u64>) -> Result<u64> {
