@@ -101,6 +101,17 @@ pub struct Cpu {
     pub waking: u64,
     /// See `waking`.
     pub waking_since_ns: u64,
+    /// When `update_rq_clock` last took effect on this run queue, by our clock; 0 = no hook sees it. Written by
+    /// whoever holds the run queue's lock.
+    pub clock_updated_ns: u64,
+    /// Calls of it that a skip request made void.
+    pub clock_skipped: u64,
+    /// Switches at which both ways to the staleness were compared, how far they lay apart, and the most.
+    pub compared: u64,
+    /// See `compared`.
+    pub compared_apart_ns: u64,
+    /// See `compared`.
+    pub compared_max_ns: u64,
     /// What the last switch left to the ledger.
     pub handover: Handover,
     /// Events of pairs that found no room in the table: they are in the sum of the rest.

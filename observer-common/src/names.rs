@@ -118,6 +118,16 @@ hooks! {
     LEAVE = 31, "sched_leave";
     /// One task stops, another runs: whose time went to whom.
     PAIRS = 32, "switch_pairs";
+    /// A wakeup has decided whether it preempts.
+    PREEMPT = 33, "wakeup_preempt";
+    /// A run queue's clock is updated.
+    CLOCK = 34, "clock_update";
+    /// A ptrace stop begins.
+    STOP_ENTER = 35, "stop_enter";
+    /// It ends.
+    STOP_LEAVE = 36, "stop_leave";
+    /// A page fault was handled.
+    FAULT_DONE = 37, "fault_done";
 }
 
 #[cfg(test)]
@@ -136,6 +146,6 @@ mod tests {
     fn indices_follow_the_table() {
         assert_eq!(PROGRAMS[hook::SWITCH], "sched_switch");
         assert_eq!(PROGRAMS[hook::READ], "read_cpu");
-        assert_eq!(HOOKS, hook::PAIRS + 1);
+        assert_eq!(HOOKS, hook::FAULT_DONE + 1);
     }
 }

@@ -1,6 +1,12 @@
 //! Ptrace stops: of what kind, by which tracer, and how the CPU was handed over.
 
-use crate::{glob::COMM_LEN, latency::Latency};
+use crate::{
+    cpu::Cpu,
+    glob::COMM_LEN,
+    latency::Latency,
+    switch::Place,
+    task::{Task, crossing, flag, mode},
+};
 
 /// Kinds of ptrace stops (ptrace(2)).
 pub mod kind {
@@ -53,6 +59,45 @@ pub fn kind_of(exit_code: u32, message: u64, has_siginfo: bool) -> usize {
         return if message == MESSAGE_EXIT { kind::EXIT_OF_SYSCALL } else { kind::ENTRY };
     }
     if has_siginfo { kind::SIGNAL } else { kind::GROUP }
+}
+
+/// `ptrace_stop` (or `ptrace_notify`) begins, where a hook sees that: from here on it is system time, exactly.
+///
+/// Both syscall stops lie outside `sys_enter`/`sys_exit`, so the mode may still be user.
+#[inline(always)]
+pub fn enter(cpu: &mut Cpu, task: &mut Task, now_ns: u64, place: Place) {
+    if cpu.in_interrupt() || cpu.base_mode != mode::USER as u32 {
+        return;
+    }
+    task.begin();
+    if place == Place::Syscall {
+        // After sys_exit, which has counted the way back to user mode: it is still to come.
+        let count = &mut task.crossings[crossing::SYSCALL];
+        *count = count.saturating_sub(1);
+        cpu.charge_as(now_ns, Some(task), mode::SYSTEM);
+    } else {
+        task.cross(crossing::SYSCALL);
+        cpu.charge_as(now_ns, Some(task), mode::USER);
+    }
+    cpu.base_mode = mode::SYSTEM as u32;
+    task.set(flag::STOP_TIMED | flag::STOP_SEEN | flag::STOP_INSIDE);
+    task.end();
+}
+
+/// It ends: what follows is the body of a syscall (`Place::Entry`), or the way back to user mode.
+#[inline(always)]
+pub fn leave(cpu: &mut Cpu, task: &mut Task, now_ns: u64, place: Place) {
+    if !task.has(flag::STOP_TIMED) {
+        return;
+    }
+    task.begin();
+    task.clear(flag::STOP_TIMED | flag::STOP_SEEN | flag::STOP_INSIDE);
+    if place != Place::Entry {
+        cpu.charge(now_ns, Some(task));
+        cpu.base_mode = mode::USER as u32;
+        task.cross(crossing::SYSCALL);
+    }
+    task.end();
 }
 
 /// The ptrace stop that a task is in or has just left; kept in the tracee's account.

@@ -188,6 +188,7 @@ pub fn shift(cpu: &mut Cpu, now_ns: u64, rq: &RunQueue, requested: bool) -> Shif
         return Shift::default();
     }
     let stale_ns = if signed_ns < 0 { 0 } else { signed_ns as u64 };
+    compare(cpu, now_ns, stale_ns);
     cpu.switches += 1;
     if !skipped {
         cpu.path_ns = cpu.path_ns - cpu.path_ns / 8 + stale_ns / 8;
@@ -196,6 +197,22 @@ pub fn shift(cpu: &mut Cpu, now_ns: u64, rq: &RunQueue, requested: bool) -> Shif
     cpu.skips += 1;
     let path_ns = if stale_ns < cpu.path_ns { stale_ns } else { cpu.path_ns };
     Shift { skipped, skip_ns: stale_ns - path_ns, path_ns }
+}
+
+/// Holds the staleness by the offset against the one by the stamp of the last effective clock update, where
+/// there is one.
+#[inline(always)]
+fn compare(cpu: &mut Cpu, now_ns: u64, stale_ns: u64) {
+    if cpu.clock_updated_ns == 0 {
+        return;
+    }
+    let stamped_ns = now_ns.saturating_sub(cpu.clock_updated_ns);
+    let apart_ns = stamped_ns.abs_diff(stale_ns);
+    cpu.compared += 1;
+    cpu.compared_apart_ns += apart_ns;
+    if apart_ns > cpu.compared_max_ns {
+        cpu.compared_max_ns = apart_ns;
+    }
 }
 
 /// Ends the run of an observed task. The CPU has no owner of its own until [`arrive`] or [`yield_to`].
@@ -218,7 +235,7 @@ pub fn depart(cpu: &mut Cpu, task: &mut Task, at: &Moment, from: &Departure) {
         task.job_stops += 1;
         task.job_stopped_since_ns = at.now_ns;
     }
-    if !from.involuntary {
+    if !from.involuntary && !task.has(flag::STOP_TIMED) {
         task.clear(flag::STOP_SEEN);
     }
     settle(task, at, &from.bill);

@@ -66,6 +66,8 @@ pub mod flag {
     pub const FOLLOW: u32 = 1 << 6;
     /// Began while observed (by fork), so its bill begins at zero.
     pub const BORN: u32 = 1 << 7;
+    /// The begin of this stop was seen by a hook of its own, and its end will be.
+    pub const STOP_TIMED: u32 = 1 << 9;
     /// An evidence of this stop was booked already (its waker call); the switch-out must not count it again.
     pub const STOP_SEEN: u32 = 1 << 8;
 }

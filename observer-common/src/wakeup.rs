@@ -5,7 +5,7 @@
 //! CPU, and so sees whether the next clock update was asked to be skipped.
 
 use crate::{
-    bill::{RQCF_REQ_SKIP, RunQueue},
+    bill::{RQCF_ACT_SKIP, RQCF_REQ_SKIP, RunQueue},
     cpu::Cpu,
     pair::Wake,
     switch::{Place, TASK_TRACED, end_stop, stops_inside},
@@ -107,6 +107,16 @@ pub fn end(cpu: &mut Cpu, wakee: u64, now_ns: u64) -> Option<u64> {
 pub fn enqueued(wakee: &mut Task, now_ns: u64) {
     if wakee.wait_since_ns == 0 {
         wakee.wait_since_ns = now_ns;
+    }
+}
+
+/// `update_rq_clock` is called for a run queue whose lock is held.
+#[inline(always)]
+pub fn clock_update(target: &mut Cpu, now_ns: u64, update_flags: u32) {
+    if update_flags & RQCF_ACT_SKIP != 0 {
+        target.clock_skipped += 1;
+    } else {
+        target.clock_updated_ns = now_ns;
     }
 }
 

@@ -73,7 +73,8 @@ pub fn tid(task: Ptr) -> u32 {
     load(task, offset!(task_pid))
 }
 
-/// The current task, typed.
+/// The current task, typed: 5.11 and later. Reached only where [`Config::has_task_regs`] (5.15) or the hook
+/// itself (6.18) says that the kernel is as new.
 #[inline(always)]
 pub fn current() -> Ptr {
     // SAFETY: a helper without arguments.
@@ -95,6 +96,17 @@ pub fn state(task: Ptr) -> u64 {
     } else {
         load(task, offset!(task_state))
     }
+}
+
+/// State of the current task, and where it came into the kernel.
+#[inline(always)]
+pub fn current_state_and_place() -> (u64, Place) {
+    if config!(has_task_regs) != 0 {
+        let current = current();
+        return (state(current), place(current));
+    }
+    let current = current_address();
+    (by_number::state(current), by_number::place(current))
 }
 
 /// True when the task runs on some CPU.
@@ -284,11 +296,7 @@ fn saved(task: Ptr) -> Option<(i64, i64)> {
         return Some(registers(|offset| load(regs, offset), |offset| load(regs, offset)));
     }
     let stack: u64 = load_or(task, offset!(task_stack), 0);
-    if stack == 0 {
-        return None;
-    }
-    let regs = stack + config!(stack_size) - offset!(regs_size);
-    Some(registers(|offset| probe(regs, offset, -1_i64), |offset| probe(regs, offset, -1_i32)))
+    if stack == 0 { None } else { Some(saved_registers(stack)) }
 }
 
 /// The rule for both ways of reading the registers.
@@ -316,6 +324,13 @@ fn registers(wide: impl Fn(u64) -> i64, narrow: impl Fn(u64) -> i32) -> (i64, i6
     };
     let result = if offset!(regs_result) == ABSENT { 0 } else { wide(offset!(regs_result)) };
     (number, result)
+}
+
+/// The same from the top of a kernel stack, which has the user registers in its last bytes.
+#[inline(always)]
+fn saved_registers(stack: u64) -> (i64, i64) {
+    let regs = stack + config!(stack_size) - offset!(regs_size);
+    registers(|offset| probe(regs, offset, -1_i64), |offset| probe(regs, offset, -1_i32))
 }
 
 /// Copies a task's name into its account.
@@ -353,6 +368,18 @@ pub mod by_number {
         probe(task, offset!(task_tgid), 0)
     }
 
+    /// `start_boottime`, ns.
+    #[inline(always)]
+    pub fn start_ns(task: u64) -> u64 {
+        probe(task, offset!(task_start), 0)
+    }
+
+    /// Its name.
+    #[inline(always)]
+    pub fn comm(task: u64) -> [u8; COMM_LEN] {
+        probe(task, offset!(task_comm), [0; COMM_LEN])
+    }
+
     /// The kernel's bill, and since when the task runs by the run queue's clock.
     #[inline(always)]
     pub fn bill(task: u64) -> (Bill, u64) {
@@ -381,21 +408,25 @@ pub mod by_number {
         })
     }
 
-    /// Inside a syscall or not, by its saved registers.
+    /// `TASK_*` bits.
     #[inline(always)]
-    pub fn place(regs: u64) -> Place {
-        if offset!(regs_syscall) == ABSENT || regs == 0 {
-            return Place::Unknown;
+    pub fn state(task: u64) -> u64 {
+        if offset!(task_state_size) == 4 {
+            u64::from(probe(task, offset!(task_state), 0_u32))
+        } else {
+            probe(task, offset!(task_state), 0)
         }
-        let (number, result) =
-            registers(|offset| probe(regs, offset, -1_i64), |offset| probe(regs, offset, -1_i32));
-        place_of(number, result, false)
     }
 
-    /// The address of its saved user registers, on kernels without `bpf_task_pt_regs`.
+    /// Where it came into the kernel, on kernels without `bpf_task_pt_regs`.
     #[inline(always)]
-    pub fn regs(task: u64) -> u64 {
+    pub fn place(task: u64) -> Place {
         let stack: u64 = probe(task, offset!(task_stack), 0);
-        if stack == 0 { 0 } else { stack + config!(stack_size) - offset!(regs_size) }
+        if offset!(regs_syscall) == ABSENT || stack == 0 {
+            return Place::Unknown;
+        }
+        let (number, result) = saved_registers(stack);
+        let message = probe(task, offset!(task_ptrace_message), 0_u64);
+        place_of(number, result, message == PTRACE_EVENTMSG_EXIT)
     }
 }

@@ -4,6 +4,7 @@ mod fault;
 mod irq;
 mod lifecycle;
 mod pair;
+mod ptrace;
 mod read;
 mod switch;
 mod syscall;

@@ -2,8 +2,6 @@
 //!
 //! Nothing here runs for a switch or a wakeup of which neither side is observed.
 
-use core::ptr;
-
 use aya_ebpf::{macros::btf_tracepoint, programs::BtfTracePointContext};
 use observer_common::{
     cpu::{Cpu, owner},
@@ -17,7 +15,7 @@ use observer_common::{
 };
 
 use crate::{
-    kernel::{self, Ptr, config},
+    kernel::{self, Ptr, by_number, config},
     maps,
 };
 
@@ -26,15 +24,11 @@ use crate::{
 pub struct Side {
     /// See [`party`].
     pub party: u64,
-    /// The task, to name it if it is not observed; null where there is none.
+    /// The task, to name it if it is not observed.
     pub task: Ptr,
 }
 
 impl Side {
-    const HARDIRQ: Self = Self { party: party::HARDIRQ, task: ptr::null() };
-    const SOFTIRQ: Self = Self { party: party::SOFTIRQ, task: ptr::null() };
-    const IDLE: Self = Self { party: party::IDLE, task: ptr::null() };
-
     /// A task whose slot is known.
     #[inline(always)]
     pub fn of(task: Ptr, slot: u32) -> Self {
@@ -51,7 +45,7 @@ impl Side {
 /// Names the sides of a new pair that are not observed.
 #[inline(always)]
 fn name(side: &Side, comm: &mut [u8; 16], tgid: &mut u32) {
-    if !side.task.is_null() && !party::is_observed(side.party) && side.party != party::IDLE {
+    if !party::is_observed(side.party) && side.party != party::IDLE {
         kernel::load_comm(side.task, comm);
         *tgid = kernel::tgid(side.task);
     }
@@ -164,29 +158,44 @@ fn stop_of(tracee: Ptr, next: Ptr) -> Stop {
 /// The wakeup that begins on this CPU: by whom, in what context, from where.
 #[inline(always)]
 pub fn wake_by(cpu: &Cpu, waker: Option<&Task>, now_ns: u64) -> Wake {
-    let (side, context, origin) = if cpu.hardirq != 0 {
-        (Side::HARDIRQ, context::HARDIRQ, cpu.irq_origin)
-    } else if cpu.softirq != 0 {
-        (Side::SOFTIRQ, context::SOFTIRQ, cpu.irq_origin)
-    } else if let Some(task) = waker {
-        let party = party::observed(cpu.slot, task.opened_ns);
-        let origin = origin_of(task, cpu.base_mode);
-        (Side { party, task: ptr::null() }, context::TASK, origin)
-    } else if cpu.owner == owner::IDLE as u32 {
-        (Side::IDLE, context::IDLE, origin::IDLE)
-    } else {
-        let current = kernel::current();
-        (Side::of(current, 0), context::TASK, origin_by_registers(current))
-    };
-    let mut wake = Wake {
-        from: side.party,
+    let by = |from: u64, context: usize, origin: u32| Wake {
+        from,
         since_ns: now_ns,
         origin,
         context: context as u32,
         ..Wake::default()
     };
-    name(&side, &mut wake.from_comm, &mut wake.from_tgid);
-    wake
+    if cpu.hardirq != 0 {
+        by(party::HARDIRQ, context::HARDIRQ, cpu.irq_origin)
+    } else if cpu.softirq != 0 {
+        by(party::SOFTIRQ, context::SOFTIRQ, cpu.irq_origin)
+    } else if let Some(task) = waker {
+        let from = party::observed(cpu.slot, task.opened_ns);
+        by(from, context::TASK, origin_of(task, cpu.base_mode))
+    } else if cpu.owner == owner::IDLE as u32 {
+        by(party::IDLE, context::IDLE, origin::IDLE)
+    } else {
+        let mut wake = by(0, context::TASK, origin::OTHER);
+        unobserved_waker(&mut wake);
+        wake
+    }
+}
+
+/// The current task wakes somebody, and is not observed.
+#[inline(always)]
+fn unobserved_waker(wake: &mut Wake) {
+    if config!(has_task_regs) != 0 {
+        let current = kernel::current();
+        let side = Side::of(current, 0);
+        wake.from = side.party;
+        wake.origin = origin_by_registers(current);
+        name(&side, &mut wake.from_comm, &mut wake.from_tgid);
+    } else {
+        let current = kernel::current_address();
+        wake.from = party::unobserved(by_number::tid(current), by_number::start_ns(current));
+        wake.from_comm = by_number::comm(current);
+        wake.from_tgid = by_number::tgid(current);
+    }
 }
 
 /// The syscall that an unobserved task is in, by its saved registers.

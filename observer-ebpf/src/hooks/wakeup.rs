@@ -1,7 +1,11 @@
 //! `sched_waking`, `sched_wakeup`, `sched_wakeup_new`.
 
-use aya_ebpf::{macros::btf_tracepoint, programs::BtfTracePointContext};
+use aya_ebpf::{
+    macros::{btf_tracepoint, fentry, fexit},
+    programs::{BtfTracePointContext, FEntryContext, FExitContext},
+};
 use observer_common::{
+    bill::RQCF_REQ_SKIP,
     cpu::{Cpu, NO_SLOT},
     names::hook,
     pair::{Wake, origin},
@@ -27,8 +31,8 @@ fn sched_waking(ctx: BtfTracePointContext) -> i32 {
     wakeup::begin(cpu, wakee as u64, now_ns);
     if let Some(waker) = maps::owner(cpu) {
         let seen = if wakeup::wants_evidence(cpu) {
-            let current = kernel::current();
-            Waker { state: kernel::state(current), place: kernel::place(current) }
+            let (state, place) = kernel::current_state_and_place();
+            Waker { state, place }
         } else {
             Waker::default()
         };
@@ -122,4 +126,33 @@ fn enqueued(wakee: Ptr) {
         wakeup::enqueued(task, now_ns);
     }
     wakeup::requested(target, now_ns, &kernel::clocks(rq));
+}
+
+/// `(rq, task, flags)`: `wakeup_preempt`, `check_preempt_curr` up to 6.6. Under the run queue's lock. It also sees
+/// what a new task asks for, which `sched_wakeup_new` comes too early for.
+#[fexit]
+fn wakeup_preempt(ctx: FExitContext) -> i32 {
+    if maps::enter(hook::PREEMPT).is_none() {
+        return 0;
+    }
+    let rq: Ptr = ctx.arg(0);
+    if let Some(target) = maps::cpu(kernel::run_queue_cpu(rq))
+        && kernel::update_flags(rq) & RQCF_REQ_SKIP != 0
+    {
+        target.request = 1;
+    }
+    0
+}
+
+/// `(rq)`: `update_rq_clock`, under the run queue's lock.
+#[fentry]
+fn clock_update(ctx: FEntryContext) -> i32 {
+    if maps::enter(hook::CLOCK).is_none() {
+        return 0;
+    }
+    let rq: Ptr = ctx.arg(0);
+    if let Some(target) = maps::cpu(kernel::run_queue_cpu(rq)) {
+        wakeup::clock_update(target, maps::now_ns(), kernel::update_flags(rq));
+    }
+    0
 }

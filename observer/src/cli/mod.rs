@@ -15,6 +15,7 @@ use crate::{
     export::{Format, schema},
     kernel::Unsupported,
     lab::workload::{self, Workload},
+    probe::selection::{Base, Selection, parse_without},
     session::{
         Options,
         target::{Target, parse_glob},
@@ -114,6 +115,15 @@ pub struct OutputArgs {
     /// Room for N pairs of tasks at once; 0 keeps none. What finds no room is summed in one row
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=1_048_576))]
     max_pairs: Option<u32>,
+    /// Hooks to attach: `auto` (all that work), `minimal`, or NAME,...; `observer doctor` names them
+    #[arg(long, value_name = "HOOKS", default_value = "auto", value_parser = Base::parse)]
+    hooks: Base,
+    /// Leave a hook out (repeatable)
+    #[arg(long, value_name = "NAME", value_parser = parse_without)]
+    without: Vec<String>,
+    /// Totals only: no split into user and system, and no hook that is only needed for it
+    #[arg(long)]
+    no_split: bool,
     /// When to use colour
     #[arg(long, value_enum, default_value_t = Color::Auto)]
     color: Color,
@@ -232,5 +242,10 @@ fn start_log(level: u8) {
 }
 
 fn options(target: Target, output: &OutputArgs) -> Options {
-    Options { target, max_tasks: output.max_tasks, max_pairs: output.max_pairs }
+    let hooks = Selection {
+        base: output.hooks.clone(),
+        without: output.without.clone(),
+        no_split: output.no_split,
+    };
+    Options { target, max_tasks: output.max_tasks, max_pairs: output.max_pairs, hooks }
 }

@@ -19,8 +19,10 @@ pub const SCHEMA: &str = "observer/1";
 pub struct HookLine {
     /// The event's name, as the kernel has it.
     pub name: String,
-    /// How its program meets it: `tp_btf`, `perf`, `iter`, `run`.
+    /// How its program meets it: `tp_btf`, `fentry`, `fexit`, `perf`, `iter`, `run`.
     pub via: String,
+    /// The kernel function that it meets, where there is a choice.
+    pub function: Option<String>,
     /// `active`, `absent`, `refused`.
     pub state: String,
     /// Why it is not active.
@@ -222,6 +224,12 @@ pub struct Trailer {
     pub recursion_misses: Option<u64>,
     /// Events whose time lay before the one booked last on their CPU.
     pub clock_backwards: u64,
+    /// Switches at which both ways to a clock's staleness were compared (`--hooks auto,update_rq_clock`).
+    pub clocks_compared: u64,
+    /// How far they lay apart, all together.
+    pub clocks_apart_ns: u64,
+    /// The most.
+    pub clocks_apart_max_ns: u64,
     /// Switches whose clocks had jumped.
     pub clock_jumps: u64,
     /// Switches whose program did not run; made good where `sched_exit_tp` is active.

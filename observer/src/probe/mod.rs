@@ -4,6 +4,7 @@ pub mod hooks;
 pub mod layout;
 mod ledger;
 mod load;
+pub mod selection;
 mod shared;
 mod sys;
 
@@ -18,7 +19,6 @@ use aya::{
 use observer_common::{
     cpu::Cpu,
     glob::Glob,
-    layout::{Config, Layout},
     names::{self, hook},
     pair::{Pair, PairKey},
     ptrace::Trace,
@@ -29,11 +29,11 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 pub use self::{
     hooks::{HookStatus, State, Via},
-    load::OBJECT,
+    load::{OBJECT, Request},
     sys::ProgramStats,
 };
 use self::{ledger::Table, shared::SharedArray};
-use crate::kernel::{Btf, Limits};
+use crate::kernel::Limits;
 
 /// Pairs of each kind for which there is room, unless the user says otherwise: 8 MB for both.
 pub const MAX_PAIRS: u32 = 4_096;
@@ -101,14 +101,9 @@ pub struct Probe {
 
 impl Probe {
     /// Loads and attaches. Nothing is observed yet: see [`Probe::find_tasks`].
-    pub fn load(
-        btf: &Btf,
-        limits: &Limits,
-        layout: &Layout,
-        config: &Config,
-        sizes: &Sizes,
-    ) -> Result<Self> {
-        let load::Loaded { mut ebpf, status } = load::load(btf, limits, layout, config, sizes)?;
+    pub fn load(request: &Request<'_>) -> Result<Self> {
+        let Request { limits, sizes, .. } = *request;
+        let load::Loaded { mut ebpf, status } = load::load(request)?;
         let cpus = SharedArray::map(map_fd(&ebpf, names::CPUS)?, sizes.cpus)
             .context("cannot map the CPUs' books")?;
         let tasks = SharedArray::map(map_fd(&ebpf, names::TASKS)?, sizes.slots)

@@ -11,7 +11,7 @@ use std::{
     path::PathBuf,
     sync::mpsc::{Receiver, Sender, channel},
     thread,
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use anyhow::{Result, anyhow, bail};
@@ -136,10 +136,36 @@ impl Worker {
         Ok((before, after, own_ns))
     }
 
-    fn end(self) {
+    /// Ends it, and its account: what the calibration observed must not turn up among the session's tasks.
+    fn end(self, probe: &Probe) {
         drop(self.go);
         let _ = self.thread.join();
+        wait_for_end(probe, self.slot);
     }
+}
+
+/// Lets a worker do `pieces` and returns what they cost.
+fn cost_of(
+    probe: &mut Probe,
+    work: impl FnMut() -> u64 + Send + 'static,
+    pieces: impl FnOnce(&Worker, &Probe) -> Result<Vec<u64>>,
+) -> Result<Cost> {
+    let worker = Worker::start(probe, work)?;
+    let costs = pieces(&worker, probe);
+    worker.end(probe);
+    Cost::of(costs?)
+}
+
+/// Waits for the last switch of a task that has been joined or reaped: both come before it (`exit_mm`,
+/// `exit_notify`, kernel/exit.c), by as long as the task is preempted there.
+fn wait_for_end(probe: &Probe, slot: u32) {
+    for _ in 0..2000 {
+        if probe.task(slot).is_some_and(|task| task.state != state::LIVE) {
+            return;
+        }
+        thread::sleep(Duration::from_micros(100));
+    }
+    debug!("a task of the calibration (slot {slot}) has not ended");
 }
 
 /// Names a thread to the kernel side and finds its slot.
@@ -161,7 +187,7 @@ fn observe(probe: &mut Probe, tid: u32) -> Result<u32> {
 fn settled(probe: &Probe, slot: u32) -> Result<Task> {
     let mut last = probe.task(slot).ok_or_else(|| anyhow!("no account"))?;
     for _ in 0..200 {
-        thread::sleep(std::time::Duration::from_micros(50));
+        thread::sleep(Duration::from_micros(50));
         let now = probe.task(slot).ok_or_else(|| anyhow!("no account"))?;
         if now == last {
             return Ok(now);
@@ -180,7 +206,7 @@ fn grown(before: &[u64], after: &[u64], index: usize) -> u64 {
 /// An empty loop would say more (100 against 92 ns here): there the processor has nothing to overlap the way
 /// into the kernel and out of it with. Programs do something between two syscalls, so this loop does too.
 fn syscall_cost(probe: &mut Probe) -> Result<Cost> {
-    let worker = Worker::start(probe, || {
+    let work = || {
         let begin = Instant::now();
         for _ in 0..SYSCALLS {
             black_box(Instant::now());
@@ -192,16 +218,17 @@ fn syscall_cost(probe: &mut Probe) -> Result<Cost> {
             black_box(Instant::now());
         }
         2 * own_ns
-    })?;
-    let mut costs = Vec::new();
-    for _ in 0..BATCHES {
-        let (before, after, own_ns) = worker.piece(probe, |_| {})?;
-        let borders = grown(&before.crossings, &after.crossings, crossing::SYSCALL);
-        let user_ns = grown(&before.mode_ns, &after.mode_ns, mode::USER).saturating_sub(own_ns);
-        costs.extend((user_ns * 1000).checked_div(borders));
-    }
-    worker.end();
-    cost_of(costs)
+    };
+    cost_of(probe, work, |worker, probe| {
+        let mut costs = Vec::new();
+        for _ in 0..BATCHES {
+            let (before, after, own_ns) = worker.piece(probe, |_| {})?;
+            let borders = grown(&before.crossings, &after.crossings, crossing::SYSCALL);
+            let user_ns = grown(&before.mode_ns, &after.mode_ns, mode::USER).saturating_sub(own_ns);
+            costs.extend((user_ns * 1000).checked_div(borders));
+        }
+        Ok(costs)
+    })
 }
 
 /// A border of a ptrace stop: a tracee that does nothing between its stops.
@@ -215,7 +242,8 @@ fn stop_cost(probe: &mut Probe, syscall_ps: u64) -> Result<Cost> {
     // It may have ended.
     let _ = nix::sys::signal::kill(child, Signal::SIGKILL);
     let _ = waitpid(child, None);
-    let readings = result?;
+    let (slot, readings) = result?;
+    wait_for_end(probe, slot);
     let costs = readings.windows(2).filter_map(|pair| {
         let (before, after) = (&pair[0], &pair[1]);
         let stops = grown(&before.crossings, &after.crossings, crossing::STOP);
@@ -223,7 +251,7 @@ fn stop_cost(probe: &mut Probe, syscall_ps: u64) -> Result<Cost> {
         let user_ps = grown(&before.mode_ns, &after.mode_ns, mode::USER) * 1000;
         user_ps.saturating_sub(syscalls * syscall_ps).checked_div(stops)
     });
-    cost_of(costs.collect())
+    Cost::of(costs.collect())
 }
 
 fn tracee() -> ! {
@@ -235,8 +263,8 @@ fn tracee() -> ! {
     }
 }
 
-/// Readings of the tracee, with [`STOPS`] stops between each.
-fn trace(probe: &mut Probe, child: Pid) -> Result<Vec<Task>> {
+/// The tracee's slot, and readings of its account with [`STOPS`] stops between each.
+fn trace(probe: &mut Probe, child: Pid) -> Result<(u32, Vec<Task>)> {
     let WaitStatus::Stopped(..) = waitpid(child, None)? else { bail!("the tracee did not stop") };
     ptrace::setoptions(child, ptrace::Options::PTRACE_O_EXITKILL)?;
     let slot = observe(probe, child.as_raw().unsigned_abs())?;
@@ -249,7 +277,8 @@ fn trace(probe: &mut Probe, child: Pid) -> Result<Vec<Task>> {
     };
     // The first stops are of cold code.
     let first = run(20);
-    std::iter::once(first).chain((0..STOP_BATCHES).map(|_| run(STOPS))).collect()
+    let readings = std::iter::once(first).chain((0..STOP_BATCHES).map(|_| run(STOPS)));
+    Ok((slot, readings.collect::<Result<_>>()?))
 }
 
 /// A border of a page fault: fresh pages touched one by one.
@@ -257,51 +286,53 @@ fn fault_cost(probe: &mut Probe) -> Result<Cost> {
     if !probe.is_active(hook::FAULT) || !probe.is_active(hook::FAULT_MIN) {
         bail!("the end of a page fault is not seen here");
     }
-    let worker = Worker::start(probe, || {
+    let work = || {
         if let Ok(pages) = Pages::map(PAGES) {
             (0..PAGES).for_each(|page| pages.touch(page));
         }
         0
-    })?;
-    let mut costs = Vec::new();
-    for _ in 0..BATCHES {
-        let (before, after, _) = worker.piece(probe, |_| {})?;
-        let borders = grown(&before.crossings, &after.crossings, crossing::FAULT);
-        if borders >= PAGES as u64 {
-            costs.push(grown(&before.mode_ns, &after.mode_ns, mode::USER) * 1000 / borders);
+    };
+    cost_of(probe, work, |worker, probe| {
+        let mut costs = Vec::new();
+        for _ in 0..BATCHES {
+            let (before, after, _) = worker.piece(probe, |_| {})?;
+            let borders = grown(&before.crossings, &after.crossings, crossing::FAULT);
+            if borders >= PAGES as u64 {
+                costs.push(grown(&before.mode_ns, &after.mode_ns, mode::USER) * 1000 / borders);
+            }
         }
-    }
-    worker.end();
-    cost_of(costs)
+        Ok(costs)
+    })
 }
 
 /// Both sides of an interrupt in user mode: a spin that times itself, interrupted from here.
 fn interrupt_cost(probe: &mut Probe) -> Result<Cost> {
     let clock = Clock::measure()?;
-    let worker = Worker::start(probe, move || {
+    let work = move || {
         let tally = clock.burn(Amount::UserNs(SPIN_NS));
         // A gap without a kernel entry is the hypervisor's: to every hook it is user time.
         let host_ns = if clock.marks { tally.gap_ns - tally.kernel_gap_ns } else { 0 };
         tally.user_ns + host_ns
-    })?;
-    let mut costs = Vec::new();
-    for _ in 0..INTERRUPT_BATCHES {
-        let (before, after, own_ns) = worker.piece(probe, |before| {
-            for _ in 0..INTERRUPTS {
-                // Reading the CPU that the worker runs on interrupts it.
-                let _ = probe.read_cpu(before.cpu);
+    };
+    cost_of(probe, work, |worker, probe| {
+        let mut costs = Vec::new();
+        for _ in 0..INTERRUPT_BATCHES {
+            let (before, after, own_ns) = worker.piece(probe, |before| {
+                for _ in 0..INTERRUPTS {
+                    // Reading the CPU that the worker runs on interrupts it.
+                    let _ = probe.read_cpu(before.cpu);
+                }
+            })?;
+            let interrupts = grown(&before.crossings, &after.crossings, crossing::INTERRUPT);
+            let user_ns = grown(&before.mode_ns, &after.mode_ns, mode::USER);
+            // A preemption costs more than an interrupt, in cold caches too.
+            let preemptions = after.switches_involuntary - before.switches_involuntary;
+            if interrupts >= u64::from(INTERRUPTS) / 4 && preemptions <= interrupts / 50 {
+                costs.push(user_ns.saturating_sub(own_ns) * 1000 / interrupts);
             }
-        })?;
-        let interrupts = grown(&before.crossings, &after.crossings, crossing::INTERRUPT);
-        let user_ns = grown(&before.mode_ns, &after.mode_ns, mode::USER);
-        // A preemption costs more than an interrupt, in cold caches too.
-        let preemptions = after.switches_involuntary - before.switches_involuntary;
-        if interrupts >= u64::from(INTERRUPTS) / 4 && preemptions <= interrupts / 50 {
-            costs.push(user_ns.saturating_sub(own_ns) * 1000 / interrupts);
         }
-    }
-    worker.end();
-    cost_of(costs)
+        Ok(costs)
+    })
 }
 
 /// What one border costs.
@@ -317,16 +348,16 @@ impl Cost {
     fn half(&self) -> Self {
         Self { ps: self.ps / 2, spread_ps: self.spread_ps / 2 }
     }
-}
 
-fn cost_of(mut batches_ps: Vec<u64>) -> Result<Cost> {
-    batches_ps.sort_unstable();
-    let quarter = batches_ps.len() / 4;
-    let quartiles = (batches_ps.get(quarter), batches_ps.iter().rev().nth(quarter));
-    let (Some(low_ps), Some(high_ps)) = quartiles else {
-        bail!("nothing could be measured");
-    };
-    Ok(Cost { ps: *low_ps, spread_ps: (high_ps - low_ps) / 2 })
+    fn of(mut batches_ps: Vec<u64>) -> Result<Self> {
+        batches_ps.sort_unstable();
+        let quarter = batches_ps.len() / 4;
+        let quartiles = (batches_ps.get(quarter), batches_ps.iter().rev().nth(quarter));
+        let (Some(low_ps), Some(high_ps)) = quartiles else {
+            bail!("nothing could be measured");
+        };
+        Ok(Self { ps: *low_ps, spread_ps: (high_ps - low_ps) / 2 })
+    }
 }
 
 /// The costs hold for this boot, this program and these hooks.
@@ -372,11 +403,11 @@ mod tests {
 
     #[test]
     fn a_busy_machine_does_not_move_the_cost() {
-        let quiet = cost_of(vec![101, 100, 99, 100, 102, 98, 100]).unwrap();
-        let busy = cost_of(vec![900, 100, 99, 100, 150, 98, 5_000]).unwrap();
+        let quiet = Cost::of(vec![101, 100, 99, 100, 102, 98, 100]).unwrap();
+        let busy = Cost::of(vec![900, 100, 99, 100, 150, 98, 5_000]).unwrap();
         assert_eq!(quiet.ps, busy.ps);
         assert!(busy.spread_ps > 20 * quiet.spread_ps.max(1), "and the spread says that it was");
-        assert!(cost_of(Vec::new()).is_err());
-        assert_eq!(cost_of(vec![7]).unwrap(), Cost { ps: 7, spread_ps: 0 });
+        assert!(Cost::of(Vec::new()).is_err());
+        assert_eq!(Cost::of(vec![7]).unwrap(), Cost { ps: 7, spread_ps: 0 });
     }
 }

@@ -31,7 +31,7 @@ use crate::{
         account::Able,
         report::{SCHEMA, cpu_figures},
     },
-    probe::{self, Probe, Sizes},
+    probe::{self, Probe, Sizes, selection::Selection},
 };
 
 /// So many ended accounts fill the table of pairs if it is not read.
@@ -46,6 +46,14 @@ pub struct Options {
     pub max_tasks: Option<u32>,
     /// Room for this many pairs of each kind; 0 = keep none.
     pub max_pairs: Option<u32>,
+    /// Which hooks.
+    pub hooks: Selection,
+}
+
+impl Options {
+    fn keeps_pairs(&self) -> bool {
+        self.max_pairs != Some(0) && self.hooks.wants(hook::PAIRS)
+    }
 }
 
 /// A running session. Its drop detaches everything.
@@ -92,7 +100,14 @@ impl Session {
             options.target.all,
             options.target.ids(),
         );
-        let mut probe = Probe::load(&btf, &limits, &layout, &config, &sizes)?;
+        let mut probe = Probe::load(&probe::Request {
+            btf: &btf,
+            limits: &limits,
+            layout: &layout,
+            config: &config,
+            sizes: &sizes,
+            selection: &options.hooks,
+        })?;
         options.target.apply(&mut probe)?;
         probe.learn_offsets()?;
         let able = Able {
@@ -116,7 +131,7 @@ impl Session {
             live: BTreeMap::new(),
             exited: Vec::new(),
             ledger: Ledger::default(),
-            keeps_pairs: options.max_pairs != Some(0),
+            keeps_pairs: options.keeps_pairs(),
             read_ns: started_ns,
             unnamed: HashSet::new(),
             missed_readings: 0,
@@ -309,6 +324,9 @@ impl Session {
         for (_, cpu) in self.probe.cpus() {
             trailer.map_full += cpu.map_full;
             trailer.pairs_folded += cpu.pairs_folded;
+            trailer.clocks_compared += cpu.compared;
+            trailer.clocks_apart_ns += cpu.compared_apart_ns;
+            trailer.clocks_apart_max_ns = trailer.clocks_apart_max_ns.max(cpu.compared_max_ns);
             trailer.clock_backwards += cpu.clock_backwards;
             trailer.clock_jumps += cpu.clock_jumps;
             trailer.unmatched += cpu.unmatched;
@@ -346,13 +364,15 @@ fn same(a: &Task, b: &Task) -> bool {
 fn configure(config: Config, btf: &Btf, options: &Options) -> Config {
     let target = &options.target;
     Config {
-        has_entry: u64::from(btf.has_tracepoint("sched_entry_tp")),
+        has_entry: u64::from(
+            btf.has_tracepoint("sched_entry_tp") && options.hooks.wants(hook::ENTRY),
+        ),
         all: u64::from(target.all),
         by_comm: u64::from(target.glob.is_some()),
         by_cgroup: u64::from(target.cgroup.is_some()),
         follow: u64::from(!target.no_follow),
         self_tgid: u64::from(std::process::id()),
-        pairs: u64::from(options.max_pairs != Some(0)),
+        pairs: u64::from(options.keeps_pairs()),
         ..config
     }
 }
@@ -394,6 +414,7 @@ fn by_kind(ps: &[Option<u64>; crossing::COUNT]) -> Vec<(String, Option<u64>)> {
 fn hook_line(status: &probe::HookStatus) -> HookLine {
     HookLine {
         name: status.hook.name.to_owned(),
+        function: status.function.map(str::to_owned),
         via: status.hook.via.name().to_owned(),
         state: status.word().to_owned(),
         reason: status.reason().map(str::to_owned),

@@ -113,7 +113,8 @@ const HEADER: &[Field] = &[
 
 const HOOK: &[Field] = &[
     field("name", Text, "The event's name, as the kernel has it."),
-    field("via", Text, "How its program meets it: tp_btf, perf, iter or run."),
+    field("via", Text, "How its program meets it: tp_btf, fentry, fexit, perf, iter or run."),
+    field("function", MaybeText, "The kernel function that it meets, where there is a choice."),
     field("state", Word(&["active", "absent", "refused"]), "What became of it."),
     field("reason", MaybeText, "Why it is not active; null if it is."),
     field("lost", MaybeText, "What is lost without it; null if nothing is."),
@@ -300,6 +301,13 @@ const TRAILER: &[Field] = &[
         Natural(COUNT),
         "Events whose time lay before the one booked last on their CPU.",
     ),
+    field(
+        "clocks_compared",
+        Natural(COUNT),
+        "Switches at which both ways to a clock's staleness were compared (--hooks auto,update_rq_clock).",
+    ),
+    field("clocks_apart_ns", Natural(NS), "How far these lay apart, all together."),
+    field("clocks_apart_max_ns", Natural(NS), "The most that they lay apart."),
     field("clock_jumps", Natural(COUNT), "Switches whose clocks had jumped."),
     field(
         "missed_switches",
