@@ -73,11 +73,35 @@ pub struct Causes {
     pub user: Option<User>,
     /// Ticks that the split rests on; `None` where it does not rest on ticks.
     pub ticks: Option<u64>,
-    /// What one tick is worth after the kernel's scaling; without a tick, the length of one.
+    /// The resolution of the split: what one tick is worth after the kernel's scaling; without a tick, the length
+    /// of one.
     pub quantum_ns: u64,
-    /// How far the split may be off without being wrong: a quantum, or two standard deviations of that many
-    /// samples, whichever is more.
-    pub resolution_ns: u64,
+    /// One standard deviation of as many samples as there were ticks, each of which is user with the measured
+    /// probability: how far a split is off by chance. Zero where it does not rest on ticks.
+    pub scatter_ns: u64,
+}
+
+/// How far the split is off, in words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SplitIs {
+    /// By no more than its source can resolve: nothing is wrong.
+    WithinResolution,
+    /// By more, but by no more than chance makes of so few samples in 19 of 20 cases (two standard deviations).
+    WithinScatter,
+    /// By more than that.
+    BeyondBoth,
+}
+
+impl SplitIs {
+    /// The words for it on the screen.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::WithinResolution => "within resolution",
+            Self::WithinScatter => "within scatter",
+            Self::BeyondBoth => "beyond both",
+        }
+    }
 }
 
 impl Causes {
@@ -85,14 +109,22 @@ impl Causes {
     #[must_use]
     pub fn of(task: &TaskFigures, source: Source) -> Self {
         let total_ns = i128::from(task.delta_runtime_ns);
-        let (ticks, quantum_ns, resolution_ns) = resolution(task, source);
-        Self { total_ns, parts: parts(task), user: user(task), ticks, quantum_ns, resolution_ns }
+        let (ticks, quantum_ns) = resolution(task, source);
+        let scatter_ns = ticks.map_or(0, |ticks| scatter_ns(task, ticks));
+        Self { total_ns, parts: parts(task), user: user(task), ticks, quantum_ns, scatter_ns }
     }
 
-    /// True when the split differs by no more than its source can resolve; `None` where it was not measured.
+    /// How far the split is off; `None` where it was not measured.
     #[must_use]
-    pub fn is_within_resolution(&self) -> Option<bool> {
-        Some(self.user?.split_part_ns.unsigned_abs() <= u128::from(self.resolution_ns))
+    pub fn split_is(&self) -> Option<SplitIs> {
+        let size_ns = self.user?.split_part_ns.unsigned_abs();
+        Some(if size_ns <= u128::from(self.quantum_ns) {
+            SplitIs::WithinResolution
+        } else if size_ns <= 2 * u128::from(self.scatter_ns) {
+            SplitIs::WithinScatter
+        } else {
+            SplitIs::BeyondBoth
+        })
     }
 }
 
@@ -110,27 +142,24 @@ fn user(task: &TaskFigures) -> Option<User> {
     Some(User { delta_ns, total_part_ns, split_part_ns: delta_ns - total_part_ns })
 }
 
-/// Ticks, the quantum, and the resolution.
-fn resolution(task: &TaskFigures, source: Source) -> (Option<u64>, u64, u64) {
+/// Ticks and quantum.
+fn resolution(task: &TaskFigures, source: Source) -> (Option<u64>, u64) {
     let tick_ns = match source {
-        Source::Native => return (None, 1, 1),
-        Source::Vtime(tick_ns) => return (None, tick_ns, tick_ns),
+        Source::Native => return (None, 1),
+        Source::Vtime(tick_ns) => return (None, tick_ns),
         Source::Ticks(tick_ns) => tick_ns,
     };
     let raw_ns = u128::from(task.raw_utime_ns) + u128::from(task.raw_stime_ns);
     let ticks = u64::try_from(raw_ns / u128::from(tick_ns)).unwrap_or(u64::MAX);
     if ticks == 0 {
-        return (Some(0), tick_ns, tick_ns);
+        return (Some(0), tick_ns);
     }
     let scaled_ns = u128::from(task.reported_runtime_ns) * u128::from(tick_ns) / raw_ns;
-    let quantum_ns = u64::try_from(scaled_ns).unwrap_or(u64::MAX).max(1);
-    (Some(ticks), quantum_ns, quantum_ns.max(deviation_ns(task, ticks).saturating_mul(2)))
+    (Some(ticks), u64::try_from(scaled_ns).unwrap_or(u64::MAX).max(1))
 }
 
-/// One standard deviation of the user time of so many samples, each of which is user with the measured
-/// probability.
-fn deviation_ns(task: &TaskFigures, ticks: u64) -> u64 {
-    let Some(user_ns) = task.user_ns.filter(|_| task.oncpu_ns != 0) else { return 0 };
+fn scatter_ns(task: &TaskFigures, ticks: u64) -> u64 {
+    let Some(user_ns) = task.user_ns.filter(|_| task.oncpu_ns != 0 && ticks != 0) else { return 0 };
     let share = (user_ns as f64 / task.oncpu_ns as f64).min(1.0);
     // A conversion from f64 saturates.
     (task.reported_runtime_ns as f64 * (share * (1.0 - share) / ticks as f64).sqrt()) as u64
@@ -170,7 +199,7 @@ mod tests {
         let causes = Causes::of(&split(0, 10), TICK);
         assert_eq!((causes.ticks, causes.quantum_ns), (Some(10), 5 * MS));
         // Ten coins have a standard deviation of 1.58: 7.9 ms.
-        assert_eq!(causes.resolution_ns / 100_000, 158);
+        assert_eq!(causes.scatter_ns / 100_000, 79);
         // One tick hit a task of 0.2 ms: it cannot be worth more than the task.
         let short = TaskFigures { reported_runtime_ns: 200_000, ..split(0, 1) };
         assert_eq!(Causes::of(&short, TICK).quantum_ns, 200_000);
@@ -179,31 +208,27 @@ mod tests {
     #[test]
     fn without_a_tick_the_quantum_is_a_tick() {
         let causes = Causes::of(&split(0, 0), TICK);
-        assert_eq!(
-            (causes.ticks, causes.quantum_ns, causes.resolution_ns),
-            (Some(0), 4 * MS, 4 * MS)
-        );
+        assert_eq!((causes.ticks, causes.quantum_ns, causes.scatter_ns), (Some(0), 4 * MS, 0));
     }
 
     #[test]
     fn a07_below_the_resolution_is_within_resolution() {
-        let within = |split_ns, ticks, source| {
-            Causes::of(&split(split_ns, ticks), source).is_within_resolution()
-        };
-        assert_eq!(within(-4_000_000, 0, TICK), Some(true));
-        assert_eq!(within(4_000_001, 0, TICK), Some(false));
-        assert_eq!(within(-15_000_000, 10, TICK), Some(true));
-        assert_eq!(within(16_000_000, 10, TICK), Some(false));
-        assert_eq!(within(4_000_000, 10, Source::Vtime(4 * MS)), Some(true));
-        assert_eq!(within(4_000_001, 10, Source::Vtime(4 * MS)), Some(false));
-        assert_eq!(within(2, 10, Source::Native), Some(false));
-        assert_eq!(Causes::of(&TaskFigures::default(), TICK).is_within_resolution(), None);
+        let is = |split_ns, ticks, source| Causes::of(&split(split_ns, ticks), source).split_is();
+        assert_eq!(is(-4_000_000, 0, TICK), Some(SplitIs::WithinResolution));
+        assert_eq!(is(4_000_001, 0, TICK), Some(SplitIs::BeyondBoth));
+        assert_eq!(is(-5_000_000, 10, TICK), Some(SplitIs::WithinResolution));
+        assert_eq!(is(-15_000_000, 10, TICK), Some(SplitIs::WithinScatter));
+        assert_eq!(is(16_000_000, 10, TICK), Some(SplitIs::BeyondBoth));
+        assert_eq!(is(4_000_000, 10, Source::Vtime(4 * MS)), Some(SplitIs::WithinResolution));
+        assert_eq!(is(4_000_001, 10, Source::Vtime(4 * MS)), Some(SplitIs::BeyondBoth));
+        assert_eq!(is(2, 10, Source::Native), Some(SplitIs::BeyondBoth));
+        assert_eq!(Causes::of(&TaskFigures::default(), TICK).split_is(), None);
     }
 
     #[test]
-    fn a_task_that_is_all_user_has_no_sampling_noise() {
+    fn a_task_that_is_all_user_does_not_scatter() {
         let task = TaskFigures { user_ns: Some(50 * MS), ..split(0, 10) };
-        assert_eq!(Causes::of(&task, TICK).resolution_ns, 5 * MS);
+        assert_eq!(Causes::of(&task, TICK).scatter_ns, 0);
     }
 
     #[test]

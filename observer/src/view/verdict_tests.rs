@@ -163,11 +163,13 @@ fn a_split_by_ticks() {
     };
     assert_eq!(
         case(|_| ()),
-        "12.000 ms (12.0 %) of system time as user: it rests on 25 ticks (± 4 ms per tick)."
+        "12.000 ms (12.0 %) of system time as user: it rests on 25 ticks (± 4 ms per tick), which scatter by ± 9.798 ms."
     );
     assert_eq!(
-        case(|task| task.delta_user_split_ns = Some(-12_000_000)),
-        "12.000 ms (12.0 %) of user time as system: it rests on 25 ticks (± 4 ms per tick)."
+        case(|task| {
+            (task.delta_user_ns, task.delta_user_split_ns) = (Some(-12_000_000), Some(-12_000_000));
+        }),
+        "12.000 ms (12.0 %) of user time as system: it rests on 25 ticks (± 4 ms per tick), which scatter by ± 9.798 ms."
     );
     assert!(
         case(|task| (task.raw_stime_ns, task.reported_system_ns) = (0, 0)).ends_with(
@@ -175,9 +177,11 @@ fn a_split_by_ticks() {
         )
     );
     assert!(
-        case(|task| (task.raw_utime_ns, task.reported_user_ns) = (0, 0)).ends_with(
-            "none of its 7 ticks hit user mode, so all of its time is reported as system."
-        )
+        case(|task| {
+            (task.raw_utime_ns, task.reported_user_ns) = (0, 0);
+            (task.delta_user_ns, task.delta_user_split_ns) = (Some(-60_000_000), Some(-60_000_000));
+        })
+        .ends_with("none of its 7 ticks hit user mode, so all of its time is reported as system.")
     );
     assert!(
         case(|task| {
@@ -187,18 +191,23 @@ fn a_split_by_ticks() {
     );
     // A task that was found alive: no system tick since, but earlier ones still count.
     assert!(
-        case(|task| task.raw_stime_ns = 0).ends_with("it rests on 18 ticks (± 4 ms per tick).")
+        case(|task| task.raw_stime_ns = 0)
+            .ends_with("it rests on 18 ticks (± 5.556 ms per tick), which scatter by ± 11.547 ms.")
     );
 }
 
 #[test]
 fn a_split_within_one_tick_is_not_called_wrong() {
-    let task = TaskFigures { delta_user_split_ns: Some(3_900_000), ..split_task() };
+    let task = TaskFigures {
+        delta_user_ns: Some(3_900_000),
+        delta_user_split_ns: Some(3_900_000),
+        ..split_task()
+    };
     assert_eq!(
         said(vec![task]),
         [
-            "The user/system split of cc (100) differs by 3.900 ms (3.9 %) from what was measured: within the \
-          resolution of one tick (4 ms)."
+            "The user/system split of cc (100) differs by 3.900 ms (3.9 %) from what was measured: within resolution (one \
+          tick is worth 4 ms)."
         ]
     );
 }
