@@ -10,4 +10,5 @@ mod rows;
 mod samples;
 pub mod table;
 mod text;
+mod tracer;
 pub mod verdict;

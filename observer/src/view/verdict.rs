@@ -4,7 +4,10 @@
 
 use std::{cmp::Reverse, collections::BTreeMap};
 
-use super::text::{cut, ms, tick};
+use super::{
+    text::{cut, ms, tick},
+    tracer,
+};
 use crate::model::{
     Causes, Header, Report, TaskFigures,
     causes::{Source, SplitIs},
@@ -14,7 +17,7 @@ use crate::model::{
 /// More would not be read.
 const MOST: usize = 6;
 /// Cells of a name in a sentence; an escaped name may have four times its 15 bytes.
-const NAME: usize = 24;
+pub(super) const NAME: usize = 24;
 /// What is smaller does not matter, in whatever share.
 const LEAST_NS: u64 = 1_000_000;
 
@@ -39,7 +42,21 @@ enum Class {
 /// The sentences: at most six about differences, then what is missing.
 #[must_use]
 pub fn sentences(report: &Report) -> Vec<String> {
-    let mut findings = traced(report);
+    // Where the pairs say what moved between tracer and tracee, that comes first; else what the bills say.
+    let traces = tracer::traces(report);
+    let mut findings: Vec<Finding> = traces
+        .iter()
+        .enumerate()
+        .filter(|(index, trace)| *index == 0 || trace.size_ns() > LEAST_NS)
+        .map(|(_, trace)| Finding {
+            class: Class::Traced,
+            size_ns: trace.size_ns(),
+            text: trace.sentence(),
+        })
+        .collect();
+    if traces.is_empty() {
+        findings = traced(report);
+    }
     let covered = |tid: u32| {
         report
             .tasks
@@ -48,7 +65,12 @@ pub fn sentences(report: &Report) -> Vec<String> {
     };
     let has_traced_finding = !findings.is_empty();
     for task in &report.tasks {
-        if !(has_traced_finding && covered(task.tid)) {
+        let is_said = if traces.is_empty() {
+            has_traced_finding && covered(task.tid)
+        } else {
+            traces.iter().any(|trace| trace.explains(report, task))
+        };
+        if !is_said {
             findings.extend(skipped(report, task));
         }
         findings.extend(path(report, task));
@@ -81,7 +103,7 @@ fn name(task: &TaskFigures) -> String {
 }
 
 /// `1.234 ms (5.6 %)`.
-fn share(part_ns: u64, of_ns: u64) -> String {
+pub(super) fn share(part_ns: u64, of_ns: u64) -> String {
     if of_ns == 0 {
         return ms(part_ns);
     }

@@ -1,5 +1,5 @@
 use super::*;
-use crate::view::samples::{report, task};
+use crate::view::samples::{self, report, task};
 
 fn said(tasks: Vec<TaskFigures>) -> Vec<String> {
     sentences(&report(tasks))
@@ -98,6 +98,41 @@ fn what_nothing_explains_is_not_put_down_to_the_tracer() {
         said[1],
         "ls (126) was billed 40.000 ms (52.6 %) too much: no measured cause explains it."
     );
+}
+
+/// The same pair, with its pairs recorded.
+fn recorded() -> Report {
+    let (tracer, tracee) = pair();
+    let sides = (samples::party("strace", 123), samples::party("ls", 124));
+    let mut report = report(vec![tracer, tracee]);
+    report.pairs = vec![
+        samples::wake(sides.1.clone(), sides.0.clone(), 900, 19_000_000),
+        samples::traced(sides.0, sides.1, 950),
+    ];
+    report
+}
+
+#[test]
+fn the_first_line_of_a_traced_command_says_who_took_what() {
+    let mut recorded = recorded();
+    let said = sentences(&recorded);
+    assert_eq!(said.len(), 1, "and nothing twice: {said:?}");
+    assert!(
+        said[0].starts_with(
+            "Tracer strace (123) took 19.000 ms (25.0 %) of tracee ls (124): 900 of 920"
+        )
+    );
+    // Also where it is next to nothing, and others moved more: the tracee's skips were towards idle.
+    recorded.pairs[0].skip_ns = Some(100);
+    let said = sentences(&recorded);
+    assert!(
+        said[0].starts_with("Tracer strace (123) took 0.000 ms (0.0 %) of tracee ls"),
+        "{said:?}"
+    );
+    assert!(
+        said[1].starts_with("strace (123) was billed 20.000 ms (20.0 %) that others (or idle)")
+    );
+    assert!(said[2].starts_with("19.000 ms (25.0 %) that ls (124) used were billed to others"));
 }
 
 #[test]
