@@ -12,9 +12,10 @@ use anyhow::Result;
 use clap::{Args, CommandFactory as _, Parser, Subcommand, error::ErrorKind};
 
 use crate::{
-    export::{Format, schema},
+    export::{Format, Table, schema},
     kernel::Unsupported,
     lab::workload::{self, Workload},
+    model::By,
     probe::selection::{Base, Selection, parse_without},
     session::{
         Options,
@@ -109,6 +110,15 @@ pub struct OutputArgs {
     /// Tasks in the table; the rest is summed in one row
     #[arg(long, value_name = "N", default_value_t = 20)]
     top: usize,
+    /// Pairs of tasks below the table, those that moved most time first; 0 for none
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    pairs: usize,
+    /// Sum the tasks by what they have in common: in the table, and as `group` records
+    #[arg(long, value_enum, value_name = "WHAT")]
+    by: Option<By>,
+    /// The records that a CSV file holds
+    #[arg(long, value_enum, default_value_t = Table::Tasks)]
+    table: Table,
     /// Room for N accounts at once
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4_194_304))]
     max_tasks: Option<u32>,

@@ -1,6 +1,7 @@
 //! Where figures and words go: data on stdout or into a file, words on stderr.
 
 use std::{
+    collections::BTreeMap,
     fs::File,
     io::{self, IsTerminal as _, Write},
     path::{Path, PathBuf},
@@ -10,9 +11,11 @@ use anyhow::{Context as _, Result};
 
 use super::{Color, OutputArgs};
 use crate::{
-    export::{Exporter, Format, exporter},
-    model::{Header, Report, TaskFigures},
-    view::table,
+    clock::now_ns,
+    export::{Exporter, Format, Table, exporter},
+    model::{By, Group, Header, Report, TaskFigures, group},
+    session::cgroups::Cgroups,
+    view::table::{self, Look},
 };
 
 /// The narrowest terminal that the table is made for, and the width without one.
@@ -27,6 +30,10 @@ pub struct Output {
     sink: Option<Box<dyn Write>>,
     path: Option<PathBuf>,
     top: usize,
+    pairs: usize,
+    by: Option<By>,
+    /// The cgroups at the begin, and when that was; only where they are wanted.
+    cgroups: Option<(Cgroups, u64)>,
     color: Color,
     /// Words and tables go to stderr: stdout belongs to the command or to the data.
     aside: bool,
@@ -54,8 +61,12 @@ impl Output {
         let explicit = sink.is_some();
         let (exporter, sink) = match (format, sink) {
             (Format::Table, sink) => (None, sink),
-            (format, Some(sink)) => (Some(exporter(format, sink)), None),
+            (format, Some(sink)) => (Some(exporter(format, args.table, sink)), None),
             (_, None) => (None, None),
+        };
+        let by = match (args.by, format, args.table) {
+            (None, Format::Csv, Table::Groups) => Some(By::Process),
+            (by, ..) => by,
         };
         Ok(Self {
             format,
@@ -63,6 +74,9 @@ impl Output {
             sink,
             path,
             top: args.top,
+            pairs: args.pairs,
+            by,
+            cgroups: None,
             color: args.color,
             aside: aside && !explicit,
         })
@@ -74,8 +88,13 @@ impl Output {
         self.format == Format::Table
     }
 
-    /// The first record, if the output is data.
+    /// The first record, if the output is data. Called when the observation has just begun: the cgroups'
+    /// figures are taken here, where they are wanted.
     pub fn header(&mut self, header: &Header) -> Result<()> {
+        if self.by == Some(By::Cgroup) {
+            let begin_ns = now_ns();
+            self.cgroups = Some((Cgroups::read()?, begin_ns));
+        }
         match &mut self.exporter {
             Some(exporter) => exporter.header(header).context("cannot write"),
             None => Ok(()),
@@ -97,16 +116,33 @@ impl Output {
         if let Err(error) = &result
             && !is_closed_pipe(error)
         {
-            anstream::eprint!("{}", self.table(report, DEFAULT_WIDTH, false));
+            anstream::eprint!("{}", self.table(report, &self.groups(report), DEFAULT_WIDTH, false));
         }
         result
     }
 
+    /// The groups that were asked for; called when the observation has just ended.
+    fn groups(&self, report: &Report) -> Vec<Group> {
+        let Some(by) = self.by else { return Vec::new() };
+        let cgroups = match &self.cgroups {
+            Some((before, begin_ns)) => {
+                // Without a second reading the paths are still known.
+                let later = Cgroups::read().unwrap_or_default();
+                before.until(&later, begin_ns.saturating_add(report.trailer.elapsed_ns))
+            }
+            None => BTreeMap::new(),
+        };
+        group::groups(&report.tasks, by, &cgroups)
+    }
+
     fn write(&mut self, report: &Report) -> Result<()> {
         let name = self.name();
+        let groups = self.groups(report);
         if let Some(exporter) = &mut self.exporter {
             let mut write = || {
                 exporter.tasks(None, &report.tasks)?;
+                exporter.groups(&groups)?;
+                exporter.pairs(&report.pairs)?;
                 exporter.cpus(&report.cpus)?;
                 exporter.trailer(&report.trailer)
             };
@@ -114,7 +150,7 @@ impl Output {
         }
         let width = width(self.aside);
         let colored = self.sink.is_none() && wants_color(self.color, self.aside);
-        let text = self.table(report, width, colored);
+        let text = self.table(report, &groups, width, colored);
         match &mut self.sink {
             Some(sink) => {
                 sink.write_all(text.as_bytes()).and_then(|()| sink.flush()).with_context(|| name)
@@ -126,8 +162,8 @@ impl Output {
         }
     }
 
-    fn table(&self, report: &Report, width: usize, color: bool) -> String {
-        table::render(report, width, self.top, color)
+    fn table(&self, report: &Report, groups: &[Group], width: usize, color: bool) -> String {
+        table::render(report, &Look { width, top: self.top, pairs: self.pairs, groups, color })
     }
 
     fn name(&self) -> String {

@@ -1,11 +1,11 @@
-//! JSON lines: `header`, `task`..., `cpu`..., `trailer`; each line is complete and flushed with its block.
+//! JSON lines: `header`, `task`..., `group`..., `pair`..., `cpu`..., `trailer`; each line is complete and flushed with its block.
 
 use std::io::{self, BufWriter, Write};
 
 use serde::Serialize;
 
-use super::Exporter;
-use crate::model::{CpuFigures, Header, TaskFigures, Trailer};
+use super::{Exporter, PairRecord};
+use crate::model::{CpuFigures, Group, Header, PairFigures, TaskFigures, Trailer};
 
 #[derive(Serialize)]
 struct Line<'a, T> {
@@ -47,6 +47,16 @@ impl Exporter for Jsonl {
     fn tasks(&mut self, interval: Option<u64>, tasks: &[TaskFigures]) -> io::Result<()> {
         let kind = if interval.is_some() { "interval" } else { "task" };
         tasks.iter().try_for_each(|task| self.line(kind, interval, task))?;
+        self.sink.flush()
+    }
+
+    fn groups(&mut self, groups: &[Group]) -> io::Result<()> {
+        groups.iter().try_for_each(|group| self.line("group", None, group))?;
+        self.sink.flush()
+    }
+
+    fn pairs(&mut self, pairs: &[PairFigures]) -> io::Result<()> {
+        pairs.iter().try_for_each(|pair| self.line("pair", None, &PairRecord::from(pair)))?;
         self.sink.flush()
     }
 

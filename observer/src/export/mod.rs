@@ -2,6 +2,8 @@
 
 mod csv;
 mod jsonl;
+mod pair;
+pub mod read;
 pub mod schema;
 
 use std::{
@@ -9,7 +11,8 @@ use std::{
     path::Path,
 };
 
-use crate::model::{CpuFigures, Header, TaskFigures, Trailer};
+pub use self::pair::PairRecord;
+use crate::model::{CpuFigures, Group, Header, PairFigures, TaskFigures, Trailer};
 
 /// A format of figures.
 #[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,8 +21,22 @@ pub enum Format {
     Table,
     /// One JSON object per line
     Jsonl,
-    /// One row per task
+    /// One row per record of one kind (`--table`)
     Csv,
+}
+
+/// Which records the rows of a CSV file are.
+#[derive(clap::ValueEnum, Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Table {
+    /// One row per task
+    #[default]
+    Tasks,
+    /// One row per pair
+    Pairs,
+    /// One row per CPU
+    Cpus,
+    /// One row per group: see --by (without it, processes)
+    Groups,
 }
 
 impl Format {
@@ -34,23 +51,27 @@ impl Format {
     }
 }
 
-/// Writes records in the order header, tasks (perhaps by interval), CPUs, trailer.
+/// Writes records in the order header, tasks (perhaps by interval), groups, pairs, CPUs, trailer.
 pub trait Exporter {
     /// The first record.
     fn header(&mut self, header: &Header) -> io::Result<()>;
     /// Tasks, cumulative since the begin; with the number of the interval, or `None` at the end.
     fn tasks(&mut self, interval: Option<u64>, tasks: &[TaskFigures]) -> io::Result<()>;
+    /// Groups of tasks, if any were asked for.
+    fn groups(&mut self, groups: &[Group]) -> io::Result<()>;
+    /// Pairs.
+    fn pairs(&mut self, pairs: &[PairFigures]) -> io::Result<()>;
     /// CPUs.
     fn cpus(&mut self, cpus: &[CpuFigures]) -> io::Result<()>;
     /// The last record.
     fn trailer(&mut self, trailer: &Trailer) -> io::Result<()>;
 }
 
-/// The exporter of a data format. The table is a view, not data: for it, this gives JSON lines.
+/// The exporter of a data format; `table` is for CSV. The table is a view, not data: for it, this gives JSON lines.
 #[must_use]
-pub fn exporter(format: Format, sink: Box<dyn Write>) -> Box<dyn Exporter> {
+pub fn exporter(format: Format, table: Table, sink: Box<dyn Write>) -> Box<dyn Exporter> {
     match format {
-        Format::Csv => Box::new(csv::Csv::new(sink)),
+        Format::Csv => Box::new(csv::Csv::new(table, sink)),
         Format::Jsonl | Format::Table => Box::new(jsonl::Jsonl::new(sink)),
     }
 }

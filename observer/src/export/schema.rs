@@ -17,8 +17,9 @@ pub fn schema() -> Value {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": SCHEMA,
         "description": "Each line is one record. Integers only; a name that ends in _ns is in nanoseconds; null is \
-            not measured, which is not zero. Fields may be added, none is ever renamed. CSV has the task's fields \
-            as columns, with `interval` before them; an empty cell is null.",
+            not measured, which is not zero. Fields may be added, none is ever renamed. CSV has the fields \
+            of one kind of record as columns, without `type`; with tasks, `interval` comes before them; an empty \
+            cell is null, and a list or an object is JSON text.",
         "oneOf": records,
     })
 }
@@ -44,6 +45,10 @@ fn object(description: &str, properties: Map<String, Value>) -> Value {
     })
 }
 
+fn properties(fields: &[Field]) -> Map<String, Value> {
+    fields.iter().map(|field| (field.name.to_owned(), property(field))).collect()
+}
+
 fn property(field: &Field) -> Value {
     let mut property = match field.kind {
         Kind::Text => json!({ "type": "string" }),
@@ -65,10 +70,25 @@ fn property(field: &Field) -> Value {
                 "items": false,
             },
         }),
+        Kind::Buckets => json!({
+            "type": "array",
+            "items": {
+                "type": "array",
+                "prefixItems": [
+                    { "type": "integer", "minimum": 0, "unit": "ns" },
+                    { "type": "integer", "minimum": 0, "unit": "1" },
+                ],
+                "minItems": 2,
+                "items": false,
+            },
+        }),
         Kind::List(fields) => {
-            let properties =
-                fields.iter().map(|field| (field.name.to_owned(), property(field))).collect();
-            json!({ "type": "array", "items": object("One of them.", properties) })
+            json!({ "type": "array", "items": object("One of them.", properties(fields)) })
+        }
+        Kind::MaybeObject(fields) => {
+            let mut property = object("", properties(fields));
+            property["type"] = json!(["object", "null"]);
+            property
         }
     };
     property["description"] = json!(field.description);

@@ -8,7 +8,12 @@ use std::{
 use serde_json::Value;
 
 use super::{schema::schema, *};
-use crate::model::{HookLine, report::SCHEMA};
+use crate::model::{
+    By, HookLine, PairKind, Party,
+    group::{self, Cgroup, CgroupUse},
+    pair::{Origin, Skip, Stops},
+    report::SCHEMA,
+};
 
 /// What was written, and how often it was flushed.
 #[derive(Clone, Default)]
@@ -85,10 +90,62 @@ fn tasks() -> Vec<TaskFigures> {
     vec![bare, full]
 }
 
+fn groups() -> Vec<Group> {
+    let used = CgroupUse { usage_ns: 3, user_ns: 1, system_ns: 2, read_gap_ns: 9 };
+    let cgroups = [(1, Cgroup { path: "/a,b".to_owned(), used: Some(used) })].into_iter().collect();
+    group::groups(&tasks(), By::Cgroup, &cgroups)
+}
+
+fn pairs() -> Vec<PairFigures> {
+    let bare = PairFigures {
+        from: Party { comm: b"softirq".to_vec(), ..Party::default() },
+        ..PairFigures::default()
+    };
+    let party = |tid: u32, comm: &[u8]| Party {
+        account: None,
+        tid: Some(tid),
+        tgid: Some(tid - 1),
+        comm: comm.to_vec(),
+    };
+    let skip = |count| Skip { count, ns: 10 * count };
+    let full = PairFigures {
+        kind: PairKind::Ptrace,
+        from: party(7, b"strace"),
+        to: party(9, b"a,\"b\"\n\xff"),
+        count: 5,
+        by_task: 2,
+        by_softirq: 1,
+        by_hardirq: 1,
+        by_idle: 1,
+        preemptions: 4,
+        switches: 3,
+        skips: Some(10),
+        skip_ns: Some(100),
+        skip_wakeup: skip(1),
+        skip_idle: skip(2),
+        skip_yield: skip(3),
+        skip_other: skip(4),
+        path_ns: Some(u64::MAX),
+        wakeup_cost_ns: Some(6),
+        latency_sum_ns: 7_000,
+        latency_count: 100,
+        latency_max_ns: 900,
+        latency: vec![(100, 90), (1_000, 10)],
+        origins: vec![Origin { name: "futex".to_owned(), count: 2, cost_ns: 3 }],
+        stops_by_kind: Some(Stops { syscall_entry: 1, exit: 2, ..Stops::default() }),
+        stopped_ns: Some(11),
+        handoffs: Some(12),
+        handoffs_across: Some(13),
+    };
+    vec![bare, full]
+}
+
 fn write_all(exporter: &mut dyn Exporter) -> io::Result<()> {
     exporter.header(&header())?;
     exporter.tasks(Some(3), &tasks())?;
     exporter.tasks(None, &tasks())?;
+    exporter.groups(&groups())?;
+    exporter.pairs(&pairs())?;
     exporter.cpus(&[CpuFigures { residual_ns: -1, ..CpuFigures::default() }])?;
     exporter.trailer(&Trailer::default())?;
     exporter.trailer(&Trailer {
@@ -99,14 +156,18 @@ fn write_all(exporter: &mut dyn Exporter) -> io::Result<()> {
     })
 }
 
-fn written(format: Format) -> String {
+fn written(format: Format, table: Table) -> String {
     let sink = Sink::default();
-    write_all(&mut *exporter(format, Box::new(sink.clone()))).unwrap();
+    write_all(&mut *exporter(format, table, Box::new(sink.clone()))).unwrap();
     sink.text()
 }
 
+fn jsonl() -> String {
+    written(Format::Jsonl, Table::Tasks)
+}
+
 fn lines() -> Vec<Value> {
-    written(Format::Jsonl).lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    jsonl().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
 fn names(object: &Value) -> Vec<&str> {
@@ -173,6 +234,8 @@ fn what_may_be_null_is_what_can_be_none() {
     let schema = schema();
     let records = [
         ("task", serde_json::to_value(TaskFigures::default()).unwrap()),
+        ("group", serde_json::to_value(&groups()[1]).unwrap()),
+        ("pair", serde_json::to_value(PairRecord::default()).unwrap()),
         ("cpu", serde_json::to_value(CpuFigures::default()).unwrap()),
         ("trailer", serde_json::to_value(Trailer::default()).unwrap()),
     ];
@@ -200,6 +263,9 @@ fn every_field_has_a_description_and_every_number_a_unit() {
             if property["items"]["properties"].is_object() {
                 walk(&property["items"]["properties"]);
             }
+            if property["properties"].is_object() {
+                walk(&property["properties"]);
+            }
         }
     }
     for record in schema()["oneOf"].as_array().unwrap() {
@@ -209,17 +275,20 @@ fn every_field_has_a_description_and_every_number_a_unit() {
 
 #[test]
 fn lines_begin_with_their_type_and_are_flushed_by_block() {
-    let text = written(Format::Jsonl);
+    let text = jsonl();
     let types: Vec<&str> =
         text.lines().map(|line| line.split('"').nth(3).unwrap_or_default()).collect();
     assert_eq!(
         types,
-        ["header", "interval", "interval", "task", "task", "cpu", "trailer", "trailer"]
+        [
+            "header", "interval", "interval", "task", "task", "group", "group", "pair", "pair",
+            "cpu", "trailer", "trailer"
+        ]
     );
     assert!(text.lines().all(|line| line.starts_with("{\"type\":\"")));
     for format in [Format::Jsonl, Format::Csv] {
         let sink = Sink::default();
-        let mut exporter = exporter(format, Box::new(sink.clone()));
+        let mut exporter = exporter(format, Table::Tasks, Box::new(sink.clone()));
         exporter.header(&header()).unwrap();
         exporter.tasks(None, &tasks()).unwrap();
         // Not dropped yet: what a killed observer leaves behind.
@@ -239,32 +308,167 @@ fn numbers_stay_whole_and_names_are_escaped() {
 
 #[test]
 fn csv_has_the_names_and_the_values_of_the_json_lines() {
-    let text = written(Format::Csv);
-    let mut reader = ::csv::ReaderBuilder::new().has_headers(false).from_reader(text.as_bytes());
-    let rows: Vec<::csv::StringRecord> = reader.records().map(Result::unwrap).collect();
-    assert_eq!(text.lines().count(), 5, "one line per row: names, 2 tasks twice");
-    let records: Vec<Value> =
-        lines().into_iter().filter(|line| line["oncpu_ns"].is_u64()).collect();
-    assert_eq!(rows.len(), records.len() + 1);
-    let columns: Vec<&str> = rows[0].iter().collect();
-    assert_eq!(columns[0], "interval");
-    assert_eq!(columns[1..], names(records.last().unwrap())[1..], "all but the type");
-    for (row, record) in rows[1..].iter().zip(&records) {
-        for (column, cell) in columns.iter().zip(row) {
-            let expected = match &record[column] {
-                Value::Null => String::new(),
-                Value::String(text) => text.clone(),
-                other => other.to_string(),
-            };
-            assert_eq!(cell, expected, "{column}");
+    for (table, kinds, rows) in [
+        (Table::Tasks, &["interval", "task"][..], 4),
+        (Table::Groups, &["group"], 2),
+        (Table::Pairs, &["pair"], 2),
+        (Table::Cpus, &["cpu"], 1),
+    ] {
+        let text = written(Format::Csv, table);
+        assert_eq!(text.lines().count(), 1 + rows, "{table:?}: one line per row, and the names");
+        let mut reader =
+            ::csv::ReaderBuilder::new().has_headers(false).from_reader(text.as_bytes());
+        let rows: Vec<::csv::StringRecord> = reader.records().map(Result::unwrap).collect();
+        let records: Vec<Value> = lines()
+            .into_iter()
+            .filter(|line| kinds.iter().any(|kind| line["type"] == *kind))
+            .collect();
+        assert_eq!(rows.len(), records.len() + 1);
+        let columns: Vec<&str> = rows[0].iter().collect();
+        let own = if table == Table::Tasks { &columns[1..] } else { &columns[..] };
+        assert_eq!(columns[0] == "interval", table == Table::Tasks);
+        assert_eq!(own, &names(records.last().unwrap())[1..], "all but the type");
+        for (row, record) in rows[1..].iter().zip(&records) {
+            for (column, cell) in columns.iter().zip(row) {
+                let expected = match &record[column] {
+                    Value::Null => String::new(),
+                    Value::String(text) => text.clone(),
+                    other => other.to_string(),
+                };
+                assert_eq!(cell, expected, "{column}");
+            }
         }
+    }
+}
+
+#[test]
+fn a_pair_is_flat_and_says_what_woke() {
+    let pairs: Vec<Value> = lines().into_iter().filter(|line| line["type"] == "pair").collect();
+    assert_eq!(pairs[0]["from_context"], "softirq");
+    assert_eq!((&pairs[0]["from_tid"], &pairs[0]["skips_idle"]), (&Value::Null, &Value::Null));
+    assert_eq!(pairs[0]["latency_p50_ns"], Value::Null);
+    assert_eq!(pairs[1]["from_context"], "task");
+    assert_eq!(pairs[1]["to_comm"], "a,\"b\"\\x0a\\xff");
+    assert_eq!((&pairs[1]["skips_yield"], &pairs[1]["skip_yield_ns"]), (&3.into(), &30.into()));
+    assert_eq!(pairs[1]["latency_buckets"], serde_json::json!([[100, 90], [1_000, 10]]));
+    let shares = ["latency_p50_ns", "latency_p90_ns", "latency_p99_ns"].map(|name| &pairs[1][name]);
+    assert_eq!(shares, [100, 100, 900]);
+    assert_eq!(pairs[1]["stops_by_kind"]["exit"], 2);
+}
+
+mod reading {
+    use std::io::Cursor;
+
+    use super::{super::read::*, *};
+
+    fn back(text: &str) -> Result<Recorded, Foreign> {
+        read(Cursor::new(text.as_bytes().to_vec()))
+    }
+
+    #[test]
+    fn what_was_written_is_read_back() {
+        let recorded = back(&jsonl()).unwrap();
+        assert_eq!(recorded.gap, None);
+        let report = recorded.report;
+        let json = |value: &dyn erased::Json| value.json();
+        assert_eq!(json(&report.header), json(&header()));
+        assert_eq!(json(&report.tasks), json(&tasks()));
+        assert_eq!(report.tasks[1].comm, tasks()[1].comm);
+        assert_eq!(report.trailer.hook_ns, Some(2));
+        assert_eq!(report.cpus.len(), 1);
+        assert_eq!(report.pairs, pairs());
+    }
+
+    /// Compared as they are written.
+    mod erased {
+        pub trait Json {
+            fn json(&self) -> serde_json::Value;
+        }
+        impl<T: serde::Serialize> Json for T {
+            fn json(&self) -> serde_json::Value {
+                serde_json::to_value(self).unwrap()
+            }
+        }
+    }
+
+    #[test]
+    fn unknown_fields_and_records_are_ignored_and_missing_ones_are_empty() {
+        let text = "{\"type\":\"header\",\"schema\":\"observer/1\",\"new\":[1]}\n\
+            {\"type\":\"novelty\",\"x\":{}}\n\
+            {\"type\":\"task\",\"tid\":5,\"novel\":null}\n{\"type\":\"trailer\"}\n";
+        let recorded = back(text).unwrap();
+        assert_eq!(recorded.gap, None);
+        assert_eq!((recorded.report.tasks.len(), recorded.report.tasks[0].tid), (1, 5));
+        assert_eq!(recorded.report.tasks[0].user_ns, None);
+    }
+
+    #[test]
+    fn a_file_cut_anywhere_never_panics_and_says_so() {
+        let text = jsonl();
+        for end in 0..text.len() {
+            if !text.is_char_boundary(end) {
+                continue;
+            }
+            match back(&text[..end]) {
+                Ok(recorded) => {
+                    let trailer = recorded.report.trailer.elapsed_ns == 0 && recorded.gap.is_none();
+                    // The last two records are trailers: the first one makes the file whole.
+                    assert!(recorded.gap.is_some() || trailer, "{end}");
+                }
+                Err(error) => assert!(!error.to_string().contains('\n')),
+            }
+        }
+        let cut = &text[..text.find("{\"type\":\"group\"").unwrap() + 20];
+        let recorded = back(cut).unwrap();
+        assert_eq!(recorded.report.tasks.len(), 2);
+        assert_eq!(
+            recorded.gap.unwrap(),
+            "the file is not whole (line 6 is broken, there is no trailer): what is said rests on 2 tasks"
+        );
+    }
+
+    #[test]
+    fn without_its_end_the_last_whole_interval_counts() {
+        let text = "{\"type\":\"header\",\"schema\":\"observer/1\"}\n\
+            {\"type\":\"interval\",\"interval\":1,\"tid\":1}\n\
+            {\"type\":\"interval\",\"interval\":2,\"tid\":1}\n\
+            {\"type\":\"interval\",\"interval\":2,\"tid\":2}\n\
+            {\"type\":\"interval\",\"interval\":3,\"tid\":1}\n";
+        let recorded = back(text).unwrap();
+        assert_eq!(recorded.report.tasks.len(), 2);
+        assert_eq!(
+            recorded.gap.unwrap(),
+            "the file is not whole (it ends early, there is no trailer): what is said rests on 2 tasks at the end of \
+             interval 2"
+        );
+    }
+
+    #[test]
+    fn a_foreign_file_is_named_as_such() {
+        let error = |text: &str| back(text).unwrap_err().to_string();
+        assert_eq!(error(""), "the file is empty");
+        for text in ["PK\x03\x04\0\0", "{\"a\":1}\n", "[]\n", "\n", "{\"type\":\"task\"}\n"] {
+            assert!(error(text).starts_with("not a file of observer: "), "{text:?}");
+        }
+        assert_eq!(
+            error("{\"type\":\"header\",\"schema\":\"observer/9\"}\n"),
+            "the file is of schema \"observer/9\"; this observer reads \"observer/1\""
+        );
+    }
+
+    #[test]
+    fn a_second_session_in_a_file_is_not_mixed_in() {
+        let text = format!("{}{}", jsonl(), jsonl());
+        let recorded = back(&text).unwrap();
+        assert_eq!(recorded.report.tasks.len(), 2);
+        assert_eq!(recorded.gap.unwrap(), "another session begins in line 13");
     }
 }
 
 #[test]
 fn csv_without_tasks_still_has_names() {
     let sink = Sink::default();
-    let mut exporter = exporter(Format::Csv, Box::new(sink.clone()));
+    let mut exporter = exporter(Format::Csv, Table::Tasks, Box::new(sink.clone()));
     exporter.header(&header()).unwrap();
     exporter.tasks(None, &[]).unwrap();
     exporter.trailer(&Trailer::default()).unwrap();
@@ -284,7 +488,7 @@ fn a_sink_that_fails_is_an_error_of_its_kind() {
         }
     }
     for format in [Format::Jsonl, Format::Csv] {
-        let error = write_all(&mut *exporter(format, Box::new(Closed))).unwrap_err();
+        let error = write_all(&mut *exporter(format, Table::Tasks, Box::new(Closed))).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::BrokenPipe, "{format:?}");
     }
 }

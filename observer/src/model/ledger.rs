@@ -78,7 +78,14 @@ impl PairFigures {
 /// The buckets that hold something: upper bound, count.
 fn buckets(latency: &Latency) -> Vec<(u64, u64)> {
     let counts = latency.buckets.iter().enumerate().filter(|(_, count)| **count != 0);
-    counts.map(|(index, count)| (latency::upper_ns(index), u64::from(*count))).collect()
+    let bounds = counts.map(|(index, count)| (latency::upper_ns(index), u64::from(*count)));
+    // The last bucket has no bound of its own.
+    bounds
+        .map(|(upper_ns, count)| match upper_ns {
+            u64::MAX => (latency.max_ns, count),
+            _ => (upper_ns, count),
+        })
+        .collect()
 }
 
 /// Most frequent first.

@@ -1,12 +1,16 @@
 //! From accounts to figures. Pure: no clock, no kernel, no terminal.
 
 pub mod account;
+pub mod causes;
+pub mod group;
 mod ledger;
 pub mod pair;
 pub mod report;
 
 pub use self::{
     account::{Account, Crossings},
+    causes::Causes,
+    group::{By, Group},
     pair::{PairFigures, PairKind, Party},
     report::{CpuFigures, Header, HookLine, Report, TaskFigures, Trailer},
 };

@@ -1,6 +1,6 @@
 //! Two tasks that had to do with each other: who woke whom, who traced whom, and whose time went to whom.
 
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Serialize, Serializer};
 
 use super::report::escape;
 
@@ -18,7 +18,9 @@ pub struct Party {
 }
 
 /// What a pair is about.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
 #[serde(rename_all = "lowercase")]
 pub enum PairKind {
     /// From a waker to its wakee, and from the previous task of a switch to the next.
@@ -40,7 +42,8 @@ impl PairKind {
 }
 
 /// Where wakeups came from.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Origin {
     /// The waker's syscall (`futex`, `write`, ...), `exit`, `fault`, or the interrupt (`timer`, `irq`, `ipi`, ...).
     pub name: String,
@@ -51,7 +54,8 @@ pub struct Origin {
 }
 
 /// Ptrace stops by kind.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Stops {
     /// At the entry of a syscall.
     pub syscall_entry: u64,

@@ -7,7 +7,7 @@ use observer_common::{
     cpu::{Cpu, owner},
     task::mode,
 };
-use serde::Serialize;
+use serde::{Deserialize, Deserializer, Serialize};
 
 use super::pair::PairFigures;
 
@@ -15,7 +15,8 @@ use super::pair::PairFigures;
 pub const SCHEMA: &str = "observer/1";
 
 /// One hook of the header.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct HookLine {
     /// The event's name, as the kernel has it.
     pub name: String,
@@ -32,7 +33,8 @@ pub struct HookLine {
 }
 
 /// The first record: what was measured on, and how.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Header {
     /// Name and version of the contract.
     pub schema: String,
@@ -70,8 +72,12 @@ pub struct Header {
     pub target: String,
 }
 
+/// One of a few words. (A name for it, since serde takes a reference for something to borrow from the text.)
+pub type Word = &'static str;
+
 /// One task.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct TaskFigures {
     /// The account, unique in a session: tids are used again, and change at an exec.
     #[serde(skip)]
@@ -85,12 +91,13 @@ pub struct TaskFigures {
     /// Start of the task, ns since boot: with `tid` its identity.
     pub start_ns: u64,
     /// Thread name. On a terminal and in files every byte that is not printable is escaped.
-    #[serde(serialize_with = "serialize_comm")]
+    #[serde(serialize_with = "serialize_comm", deserialize_with = "deserialize_comm")]
     pub comm: Vec<u8>,
     /// The cgroup (version 2) it was last seen in: the inode number of its folder.
     pub cgroup_id: Option<u64>,
     /// `running` (alive) or `exited`.
-    pub state: &'static str,
+    #[serde(deserialize_with = "deserialize_state")]
+    pub state: Word,
     /// When it was first and last accounted, by the header's clock.
     pub opened_ns: u64,
     /// See `opened_ns`.
@@ -189,7 +196,8 @@ pub struct TaskFigures {
 }
 
 /// One CPU.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct CpuFigures {
     /// Its number.
     pub cpu: u32,
@@ -210,7 +218,8 @@ pub struct CpuFigures {
 }
 
 /// The last record: what was lost, and what it cost.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Trailer {
     /// Time observed.
     pub elapsed_ns: u64,
@@ -247,7 +256,7 @@ pub struct Trailer {
 }
 
 /// Everything there is to say at one moment.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Report {
     /// The first record.
     pub header: Header,
@@ -332,9 +341,43 @@ fn serialize_comm<S: serde::Serializer>(comm: &[u8], serializer: S) -> Result<S:
     serializer.serialize_str(&escape(comm))
 }
 
+/// The bytes that [`escape`] made this text of.
+#[must_use]
+pub fn unescape(text: &str) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let [first, after @ ..] = rest {
+        let escaped = match after {
+            [b'x', high, low, ..] if *first == b'\\' => digit(*high).zip(digit(*low)),
+            _ => None,
+        };
+        if let Some((high, low)) = escaped {
+            bytes.push(high << 4 | low);
+            rest = &after[3..];
+        } else {
+            bytes.push(*first);
+            rest = after;
+        }
+    }
+    bytes
+}
+
+fn digit(byte: u8) -> Option<u8> {
+    u8::try_from(char::from(byte).to_digit(16)?).ok()
+}
+
+fn deserialize_comm<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u8>, D::Error> {
+    String::deserialize(deserializer).map(|text| unescape(&text))
+}
+
+fn deserialize_state<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Word, D::Error> {
+    let word = String::deserialize(deserializer)?;
+    Ok(if word == "exited" { "exited" } else { "running" })
+}
+
 #[cfg(test)]
 mod tests {
-    use super::escape;
+    use super::{escape, unescape};
 
     #[test]
     fn hostile_names_lose_their_teeth() {
@@ -354,6 +397,7 @@ mod tests {
         fn any_bytes_come_out_printable(bytes in proptest::collection::vec(0_u8.., 0..20)) {
             let text = escape(&bytes);
             proptest::prop_assert!(!text.chars().any(char::is_control));
+            proptest::prop_assert_eq!(unescape(&text), bytes);
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Who is observed, and the accounts over time.
 
 pub mod calibration;
+pub mod cgroups;
 pub mod child;
 pub mod ledger;
 pub mod own;

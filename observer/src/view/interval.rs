@@ -2,7 +2,10 @@
 
 use std::collections::HashMap;
 
-use super::text::{Scale, cut, pad, squeeze};
+use super::{
+    table::system,
+    text::{Scale, cut, pad, squeeze, squeeze_count},
+};
 use crate::model::{TaskFigures, report::escape};
 
 /// Blocks between two titles.
@@ -188,17 +191,6 @@ fn cell(column: Column, then: &TaskFigures, now: &TaskFigures, elapsed_ns: u64) 
             grown(|task| task.waits).map_or("-".to_owned(), |count| squeeze_count(count, width))
         }
     }
-}
-
-/// As the kernel reports it: interrupts are system time.
-fn system(task: &TaskFigures) -> Option<u64> {
-    let interrupts_ns = task.hardirq_ns.unwrap_or(0).saturating_add(task.softirq_ns.unwrap_or(0));
-    Some(task.system_ns?.saturating_add(interrupts_ns))
-}
-
-fn squeeze_count(count: u64, width: usize) -> String {
-    let text = count.to_string();
-    if text.len() <= width { text } else { squeeze(count as f64, width) }
 }
 
 #[cfg(test)]

@@ -1,6 +1,10 @@
 //! Reports made by hand, for the tests of the views.
 
-use crate::model::{Header, Report, TaskFigures, Trailer, report::SCHEMA};
+use crate::model::{
+    Header, PairFigures, PairKind, Party, Report, TaskFigures, Trailer,
+    pair::{Skip, Stops},
+    report::SCHEMA,
+};
 
 /// A task that was all user time, and of which the kernel reports just that.
 pub fn task(name: &str, oncpu_ns: u64) -> TaskFigures {
@@ -65,4 +69,48 @@ pub fn report(tasks: Vec<TaskFigures>) -> Report {
     };
     let (cpus, sentences) = (Vec::new(), Vec::new());
     Report { header, tasks, pairs: Vec::new(), cpus, trailer, sentences, rusage_ns: None }
+}
+
+/// A side of a pair.
+pub fn party(comm: &str, tid: u32) -> Party {
+    Party { account: None, tid: Some(tid), tgid: Some(tid), comm: comm.as_bytes().to_vec() }
+}
+
+/// A wake pair that moved `skip_ns` by `skips` wakeup preemptions.
+pub fn wake(from: Party, to: Party, skips: u64, skip_ns: u64) -> PairFigures {
+    PairFigures {
+        from,
+        to,
+        count: skips + 10,
+        preemptions: skips,
+        switches: skips + 20,
+        skips: Some(skips),
+        skip_ns: Some(skip_ns),
+        skip_wakeup: Skip { count: skips, ns: skip_ns },
+        path_ns: Some(0),
+        latency_sum_ns: 7_000,
+        latency_count: 100,
+        latency_max_ns: 900,
+        latency: vec![(100, 90), (1_000, 10)],
+        ..PairFigures::default()
+    }
+}
+
+/// A ptrace pair of so many stops.
+pub fn traced(tracer: Party, tracee: Party, stops: u64) -> PairFigures {
+    PairFigures {
+        kind: PairKind::Ptrace,
+        from: tracer,
+        to: tracee,
+        count: stops,
+        stops_by_kind: Some(Stops {
+            syscall_entry: stops / 2,
+            syscall_exit: stops - stops / 2,
+            ..Stops::default()
+        }),
+        stopped_ns: Some(stops * 20_000),
+        handoffs: Some(stops),
+        handoffs_across: Some(0),
+        ..PairFigures::default()
+    }
 }

@@ -5,8 +5,12 @@ use std::fmt::Write as _;
 use anstyle::{AnsiColor, Style};
 
 pub use super::interval::interval_block;
-use super::text::{Scale, clean, cut, fill, pad, tick, wrap};
-use crate::model::{Header, Report, TaskFigures, Trailer, report::escape};
+use super::{
+    causes, groups, pairs,
+    rows::{Row, rows},
+    text::{Scale, clean, cut, fill, pad, tick, wrap},
+};
+use crate::model::{Group, Header, Report, TaskFigures, Trailer};
 
 /// From this width on, a task has one line if its figures fit.
 const WIDE: usize = 120;
@@ -29,19 +33,43 @@ const BOLD: Style = Style::new().bold();
 const LARGE: Style = AnsiColor::Yellow.on_default();
 const HUGE: Style = AnsiColor::Red.on_default();
 
-/// Everything there is to say, in lines of at most `width` cells (from 60 on).
-///
-/// The `top` tasks with most on-CPU time have rows of their own; the others share one, with exact sums.
-/// Colour only adds: nothing is said by it alone.
+/// How the verdict is to look.
+#[derive(Clone, Copy, Debug)]
+pub struct Look<'a> {
+    /// Cells in a line, from 60 on.
+    pub width: usize,
+    /// This many tasks (or groups) with most on-CPU time have rows of their own; the others share one, with
+    /// exact sums.
+    pub top: usize,
+    /// Pairs of each kind; 0 for none.
+    pub pairs: usize,
+    /// If there are any, the rows are these groups.
+    pub groups: &'a [Group],
+    /// Colour only adds: nothing is said by it alone.
+    pub color: bool,
+}
+
+/// Everything there is to say.
 #[must_use]
-pub fn render(report: &Report, width: usize, top: usize, color: bool) -> String {
+pub fn render(report: &Report, look: &Look<'_>) -> String {
+    let (width, color) = (look.width, look.color);
     let mut text = String::new();
     header(&mut text, &report.header, width);
     text.push('\n');
-    let rows = rows(&report.tasks, top.max(1));
+    let rows = rows(&report.tasks, look.groups, look.top.max(1));
     if !rows.is_empty() {
         tasks(&mut text, &rows, width, color);
         text.push('\n');
+    }
+    for block in [
+        groups::cgroups(look.groups, look.top.max(1), width),
+        causes::block(&report.header, &rows, width),
+        pairs::block(&report.pairs, look.pairs, width),
+    ] {
+        if !block.is_empty() {
+            text.push_str(&block);
+            text.push('\n');
+        }
     }
     for sentence in &report.sentences {
         wrap(&mut text, sentence, width);
@@ -83,74 +111,8 @@ fn header(text: &mut String, header: &Header, width: usize) {
     }
 }
 
-/// A task, or the sum of several.
-struct Row {
-    tid: Option<u32>,
-    name: String,
-    is_exited: bool,
-    figures: TaskFigures,
-}
-
-fn rows(tasks: &[TaskFigures], top: usize) -> Vec<Row> {
-    let mut sorted: Vec<&TaskFigures> = tasks.iter().collect();
-    sorted.sort_by_key(|task| std::cmp::Reverse(task.oncpu_ns));
-    let (first, rest) = sorted.split_at(top.min(sorted.len()));
-    let mut rows: Vec<Row> = first
-        .iter()
-        .map(|task| Row {
-            tid: Some(task.tid),
-            name: escape(&task.comm),
-            is_exited: task.state == "exited",
-            figures: (*task).clone(),
-        })
-        .collect();
-    let sums = [
-        (!rest.is_empty()).then(|| (rest, format!("{} other task{}", rest.len(), plural(rest)))),
-        (sorted.len() > 1).then(|| (&*sorted, format!("all {} tasks", sorted.len()))),
-    ];
-    rows.extend(sums.into_iter().flatten().map(|(tasks, name)| Row {
-        tid: None,
-        name,
-        is_exited: false,
-        figures: sum(tasks),
-    }));
-    rows
-}
-
-fn plural<T>(of: &[T]) -> &'static str {
-    if of.len() == 1 { "" } else { "s" }
-}
-
-/// The exact sums of what the table shows. A part that one task does not have, the sum does not have.
-fn sum(tasks: &[&TaskFigures]) -> TaskFigures {
-    let all = |pick: fn(&TaskFigures) -> u64| {
-        tasks.iter().fold(0, |sum: u64, task| sum.saturating_add(pick(task)))
-    };
-    let known = |pick: fn(&TaskFigures) -> Option<u64>| {
-        tasks.iter().try_fold(0, |sum: u64, task| Some(sum.saturating_add(pick(task)?)))
-    };
-    let signed = |pick: fn(&TaskFigures) -> Option<i64>| {
-        tasks.iter().try_fold(0, |sum: i64, task| Some(sum.saturating_add(pick(task)?)))
-    };
-    TaskFigures {
-        oncpu_ns: all(|task| task.oncpu_ns),
-        user_ns: known(|task| task.user_ns),
-        system_ns: known(system),
-        unclassified_ns: known(|task| task.unclassified_ns),
-        reported_user_ns: all(|task| task.reported_user_ns),
-        reported_system_ns: all(|task| task.reported_system_ns),
-        reported_runtime_ns: all(|task| task.reported_runtime_ns),
-        delta_user_ns: signed(|task| task.delta_user_ns),
-        delta_system_ns: signed(|task| task.delta_system_ns),
-        delta_runtime_ns: signed(|task| Some(task.delta_runtime_ns)).unwrap_or(0),
-        skip_in_ns: known(|task| task.skip_in_ns),
-        skip_out_ns: known(|task| task.skip_out_ns),
-        ..TaskFigures::default()
-    }
-}
-
 /// Interrupts are part of the system time that the kernel reports, and so of the measured side here.
-fn system(task: &TaskFigures) -> Option<u64> {
+pub(super) fn system(task: &TaskFigures) -> Option<u64> {
     let interrupts_ns = task.hardirq_ns.unwrap_or(0).saturating_add(task.softirq_ns.unwrap_or(0));
     Some(task.system_ns?.saturating_add(interrupts_ns))
 }
@@ -290,12 +252,11 @@ fn narrow(
     push(text, &paint(title.trim_end(), BOLD, color));
     for block in blocks {
         let tid = block.row.tid.map(|tid| tid.to_string()).unwrap_or_default();
-        let exited = if block.row.is_exited { "exited" } else { "" };
         let skip_cells = [("in ", &block.skips[0]), ("out", &block.skips[1])];
         for (index, (label, line)) in
             ["user", "system", "total"].into_iter().zip(&block.lines).enumerate()
         {
-            let left = pad([block.row.name.as_str(), &tid, exited][index], name);
+            let left = pad([block.row.name.as_str(), &tid, &block.row.note][index], name);
             let left = if index == 0 { paint(&left, BOLD, color) } else { left };
             let delta_cell = format!("{:>delta$}{}", line.delta, percent(&line.percent));
             let right = match skip_cells.get(index) {

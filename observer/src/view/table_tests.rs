@@ -23,6 +23,10 @@ fn hook(name: &str, state: &str, lost: &str) -> HookLine {
     }
 }
 
+fn look(width: usize, top: usize, color: bool) -> Look<'static> {
+    Look { width, top, pairs: 5, groups: &[], color }
+}
+
 /// A report whose numbers have the given size.
 fn report(largest_ns: u64) -> Report {
     let tasks = HOSTILE
@@ -53,7 +57,7 @@ fn every_line_fits_and_steers_nothing() {
         let report = report(largest_ns);
         for width in [60, 61, 79, 80, 100, 119, 120, 132, 160, 250] {
             for top in [1, 3, 10] {
-                let text = render(&report, width, top, false);
+                let text = render(&report, &look(width, top, false));
                 for line in text.lines() {
                     assert!(
                         line.width() <= width,
@@ -72,7 +76,7 @@ fn every_line_fits_and_steers_nothing() {
 fn colour_only_adds() {
     let report = report(80_000_000);
     for width in [60, 80, 120, 200] {
-        let colored = render(&report, width, 3, true);
+        let colored = render(&report, &look(width, 3, true));
         assert!(colored.contains("\x1b[31m"), "a large difference is red");
         let mut plain = String::new();
         let mut rest = colored.as_str();
@@ -82,7 +86,7 @@ fn colour_only_adds() {
         }
         plain.push_str(rest);
         let trim = |text: &str| text.lines().map(str::trim_end).collect::<Vec<_>>().join("\n");
-        assert_eq!(trim(&plain), trim(&render(&report, width, 3, false)));
+        assert_eq!(trim(&plain), trim(&render(&report, &look(width, 3, false))));
     }
 }
 
@@ -128,33 +132,48 @@ ls                 user     10.827   11.964     +1.137  +10.5 %  in  16.300
 exited             total    67.632   83.828    +16.196  +23.9 %
                            ± 0.512 unclassified: user or system
 
+CAUSES, ms                          ls 30197
+clock skip                                 -
+switch path                                -
+interrupts, steal left out                 -
+residual (unexplained)                     -
+= difference of run time             +16.196
+user share of that                     0.000
+split of user and system              +1.137
+= difference of user time             +1.137
+ticks behind the split                    16
+quantum of the split                 ± 5.239
+scatter of so many ticks             ± 7.685
+the split is               within resolution
+
 Because.
 
 observer itself: 12.300 ms CPU, hooks ran 12345 times (1.200 ms) in 100.000 ms;
   lost: nothing; residual +0.012 ms (unexplained)
 ";
-    assert_eq!(render(&report, 80, 20, false), expected);
+    assert_eq!(render(&report, &look(80, 20, false)), expected);
 }
 
 #[test]
 fn one_line_per_task_on_wide_terminals() {
     let report = report(80_000_000);
     for width in [120, 140, 200] {
-        let text = render(&report, width, 10, false);
-        let rows = text.lines().filter(|line| line.contains("41943")).count();
+        let text = render(&report, &look(width, 10, false));
+        let rows = text.lines().take_while(|line| !line.starts_with("CAUSES"));
+        let rows = rows.filter(|line| line.contains("41943")).count();
         assert_eq!(rows, HOSTILE.len(), "{text}");
         assert!(text.contains("4194300* bash"), "{text}");
         assert!(text.contains("4194303  e"), "{text}");
         assert!(text.contains("± 10.000"), "{text}");
     }
-    assert!(render(&report, 200, 10, false).contains(" -50.0 %"), "where there is room");
-    assert!(!render(&report, 120, 10, false).contains(" %"));
+    assert!(render(&report, &look(200, 10, false)).contains(" -50.0 %"), "where there is room");
+    assert!(!render(&report, &look(120, 10, false)).contains(" %"));
 }
 
 #[test]
 fn the_rest_is_summed_exactly() {
     let report = report(123_456_789_013);
-    let rows = rows(&report.tasks, 4);
+    let rows = rows(&report.tasks, &[], 4);
     assert_eq!(rows.len(), 6);
     assert_eq!(rows[4].name, "2 other tasks");
     assert_eq!(rows[4].figures.oncpu_ns, 2 * 123_456_789_013 - 4 - 5);
@@ -162,16 +181,16 @@ fn the_rest_is_summed_exactly() {
     assert_eq!(rows[5].name, "all 6 tasks");
     assert_eq!(rows[5].figures.oncpu_ns, 6 * 123_456_789_013 - 15);
     assert_eq!(rows[5].figures.delta_user_ns, Some(-6 * (123_456_789_013 / 4)));
-    let one = super::rows(&report.tasks[..1], 20);
+    let one = super::rows(&report.tasks[..1], &[], 20);
     assert_eq!(one.len(), 1);
-    assert_eq!(super::rows(&report.tasks[..2], 1)[1].name, "1 other task");
+    assert_eq!(super::rows(&report.tasks[..2], &[], 1)[1].name, "1 other task");
 }
 
 #[test]
 fn a_sum_lacks_what_one_task_lacks() {
     let some = samples::task("a", 5_000_000);
     let none = TaskFigures { user_ns: None, skip_in_ns: None, ..samples::task("b", 3_000_000) };
-    let rows = rows(&[some, none], 1);
+    let rows = rows(&[some, none], &[], 1);
     let all = &rows[2].figures;
     assert_eq!((all.user_ns, all.skip_in_ns, all.skip_out_ns), (None, None, Some(0)));
     let block = Block::new(&rows[2], Scale::FINE);
@@ -180,14 +199,39 @@ fn a_sum_lacks_what_one_task_lacks() {
 
 #[test]
 fn the_largest_number_chooses_the_decimals() {
-    assert!(render(&report(99_000_000), 80, 1, false).contains(" 99.000 "));
-    assert!(render(&report(123_456_789_012), 80, 1, false).contains(" 123456.8 "));
+    assert!(render(&report(99_000_000), &look(80, 1, false)).contains(" 99.000 "));
+    assert!(render(&report(123_456_789_012), &look(80, 1, false)).contains(" 123456.8 "));
+}
+
+#[test]
+fn groups_have_rows_of_their_own_and_the_sum_is_that_of_all_tasks() {
+    let mut tasks = vec![
+        samples::task("a", 5_000_000),
+        samples::task("b", 3_000_000),
+        samples::task("a", 1_000_000),
+    ];
+    tasks[2].state = "exited";
+    let groups = crate::model::group::groups(&tasks, crate::model::By::Comm, &Default::default());
+    let rows = rows(&tasks, &groups, 1);
+    let shown: Vec<(&str, &str, u64)> =
+        rows.iter().map(|row| (&*row.name, &*row.note, row.figures.oncpu_ns)).collect();
+    assert_eq!(
+        shown,
+        [
+            ("a", "2 tasks", 6_000_000),
+            ("1 other group", "", 3_000_000),
+            ("all 3 tasks", "", 9_000_000)
+        ]
+    );
+    let report = samples::report(tasks);
+    let text = render(&report, &Look { groups: &groups, ..look(80, 20, false) });
+    assert!(text.contains("\n2 tasks            total "), "{text}");
 }
 
 #[test]
 fn tasks_are_sorted_by_time_on_the_cpu() {
     let tasks = vec![samples::task("small", 1_000), samples::task("large", 9_000)];
-    let names: Vec<String> = rows(&tasks, 5).into_iter().map(|row| row.name).collect();
+    let names: Vec<String> = rows(&tasks, &[], 5).into_iter().map(|row| row.name).collect();
     assert_eq!(names, ["large", "small", "all 2 tasks"]);
 }
 
@@ -199,12 +243,12 @@ fn losses_are_named_with_their_remedy() {
     report.trailer.recursion_misses = Some(5);
     report.trailer.clock_jumps = 1;
     report.trailer.residual_ns = None;
-    let text = render(&report, 400, 1, false);
+    let text = render(&report, &look(400, 1, false));
     let losses = "lost: 7 tasks not observed (no free slot: raise --max-tasks), 2 readings missed, 5 hook runs left \
                   out by the kernel, 1 clock jumps; residual not measured";
     assert!(text.contains(losses), "{text}");
     report.trailer = Trailer { recursion_misses: None, hook_ns: None, ..Trailer::default() };
-    let text = render(&report, 200, 1, false);
+    let text = render(&report, &look(200, 1, false));
     assert!(text.contains("(time not measured)"), "{text}");
     assert!(text.contains("lost: nothing known"), "{text}");
 }

@@ -35,12 +35,18 @@ impl Scale {
     /// `ns` with its sign; what rounds to zero has none.
     pub fn signed(self, ns: Option<i64>) -> String {
         let Some(ns) = ns else { return "-".to_owned() };
-        let sign = match (self.steps(ns.unsigned_abs()), ns < 0) {
-            (0, _) => "",
-            (_, true) => "-",
-            (_, false) => "+",
+        let steps = self.steps(ns.unsigned_abs()).cast_signed();
+        self.signed_steps(if ns < 0 { -steps } else { steps })
+    }
+
+    /// A number of steps of the last decimal, with its sign.
+    pub fn signed_steps(self, steps: i128) -> String {
+        let sign = match steps.signum() {
+            0 => "",
+            -1 => "-",
+            _ => "+",
         };
-        format!("{sign}{}", self.digits(self.steps(ns.unsigned_abs())))
+        format!("{sign}{}", self.digits(steps.unsigned_abs()))
     }
 
     /// True when `ns` shows as something else than zero.
@@ -50,8 +56,32 @@ impl Scale {
 
     /// `ns` in units of the last decimal, rounded half up.
     fn steps(self, ns: u64) -> u128 {
-        let step_ns = self.unit_ns / 10_u128.pow(self.decimals);
+        let step_ns = self.step_ns();
         (u128::from(ns) + step_ns / 2) / step_ns
+    }
+
+    /// The size of the last decimal.
+    fn step_ns(self) -> u128 {
+        self.unit_ns / 10_u128.pow(self.decimals)
+    }
+
+    /// A sum and its parts in steps, rounded so that the parts add up to the sum. The parts that are furthest from
+    /// their own rounding give way, each by one step.
+    pub fn add_up<const N: usize>(self, parts_ns: [i128; N]) -> (i128, [i128; N]) {
+        let step_ns = self.step_ns().cast_signed();
+        let round = |ns: i128| (ns + ns.signum() * step_ns / 2) / step_ns;
+        let sum = round(parts_ns.iter().sum());
+        let mut parts = parts_ns.map(round);
+        loop {
+            let missing = sum - parts.iter().sum::<i128>();
+            // The largest error in the direction that is missing.
+            let error =
+                |index: &usize| (parts_ns[*index] - parts[*index] * step_ns) * missing.signum();
+            match (0..N).max_by_key(error) {
+                Some(index) if missing != 0 => parts[index] += missing.signum(),
+                _ => return (sum, parts),
+            }
+        }
     }
 
     fn digits(self, steps: u128) -> String {
@@ -106,6 +136,36 @@ pub fn pad(text: &str, width: usize) -> String {
     let mut text = cut(text, width);
     text.push_str(&" ".repeat(width.saturating_sub(text.width())));
     text
+}
+
+/// A name and an id in at most `width` cells: the name is cut, the id stays whole.
+pub fn who(name: &str, id: Option<u32>, width: usize) -> String {
+    match id {
+        Some(id) => {
+            let id = id.to_string();
+            format!("{} {id}", cut(name, width.saturating_sub(1 + id.len())))
+        }
+        None => cut(name, width),
+    }
+}
+
+/// A count in at most `width` cells (from 5 on): whole, or in thousands, millions and so on.
+pub fn squeeze_count(count: u64, width: usize) -> String {
+    let text = count.to_string();
+    if text.len() <= width {
+        return text;
+    }
+    let (mut value, mut units) = (count as f64, "kMGTPE".chars());
+    loop {
+        value /= 1000.0;
+        let Some(unit) = units.next() else { return squeeze(count as f64, width) };
+        for decimals in [1, 0] {
+            let text = format!("{value:.decimals$}{unit}");
+            if text.len() <= width {
+                return text;
+            }
+        }
+    }
 }
 
 /// The longest beginning of at most `width` cells. It measures whole strings, since the width of a sequence
@@ -179,6 +239,34 @@ mod tests {
         assert_eq!(squeeze(99.96, 5), "100.0");
         assert_eq!(squeeze(12_345.6, 5), "12346");
         assert_eq!(squeeze(1_234_567.0, 5), "1e6");
+        assert_eq!(squeeze_count(123_456, 6), "123456");
+        assert_eq!(squeeze_count(123_456, 5), "123k");
+        assert_eq!(squeeze_count(1_234_567, 4), "1.2M");
+        assert_eq!(squeeze_count(u64::MAX, 5), "18.4E");
+    }
+
+    #[test]
+    fn parts_are_rounded_so_that_they_add_up() {
+        // Each of them alone would be rounded down.
+        assert_eq!(Scale::FINE.add_up([400, 400, 400]), (1, [0, 0, 1]));
+        assert_eq!(Scale::FINE.add_up([1_600, -600, 0]), (1, [2, -1, 0]));
+        assert_eq!(Scale::FINE.add_up([-1_600, 700, 0]), (-1, [-2, 1, 0]));
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn parts_always_add_up(parts in proptest::array::uniform4(i64::MIN..=i64::MAX)) {
+            for scale in [Scale::FINE, Scale::COARSE, Scale::SECONDS, Scale::WHOLE] {
+                let step_ns = scale.step_ns().cast_signed();
+                let parts_ns = parts.map(i128::from);
+                let (sum, shown) = scale.add_up(parts_ns);
+                proptest::prop_assert_eq!(shown.iter().sum::<i128>(), sum);
+                for (shown, ns) in shown.iter().zip(parts_ns) {
+                    // At most four halves are spread over four parts.
+                    proptest::prop_assert!((shown * step_ns - ns).abs() <= step_ns * 3 / 2);
+                }
+            }
+        }
     }
 
     #[test]
@@ -187,6 +275,8 @@ mod tests {
         assert_eq!(pad("日本語", 4), "日… ");
         assert_eq!(pad("e\u{301}x", 4), "e\u{301}x  ");
         assert_eq!(cut("abc", 0), "");
+        assert_eq!(who("a-long-name", Some(4_194_303), 13), "a-lo… 4194303");
+        assert_eq!(who("idle", None, 3), "id…");
         for width in 0..20 {
             for name in ["日本語の名前", "❤\u{fe0f}❤\u{fe0f}❤\u{fe0f}", "\u{301}a\u{301}b", "plain"]
             {

@@ -4,13 +4,20 @@
 
 use std::{cmp::Reverse, collections::BTreeMap};
 
-use super::text::{cut, ms, tick};
-use crate::model::{Report, TaskFigures, report::escape};
+use super::{
+    text::{cut, ms, tick},
+    tracer,
+};
+use crate::model::{
+    Causes, Header, Report, TaskFigures,
+    causes::{Source, SplitIs},
+    report::escape,
+};
 
 /// More would not be read.
 const MOST: usize = 6;
 /// Cells of a name in a sentence; an escaped name may have four times its 15 bytes.
-const NAME: usize = 24;
+pub(super) const NAME: usize = 24;
 /// What is smaller does not matter, in whatever share.
 const LEAST_NS: u64 = 1_000_000;
 
@@ -35,7 +42,21 @@ enum Class {
 /// The sentences: at most six about differences, then what is missing.
 #[must_use]
 pub fn sentences(report: &Report) -> Vec<String> {
-    let mut findings = traced(report);
+    // Where the pairs say what moved between tracer and tracee, that comes first; else what the bills say.
+    let traces = tracer::traces(report);
+    let mut findings: Vec<Finding> = traces
+        .iter()
+        .enumerate()
+        .filter(|(index, trace)| *index == 0 || trace.size_ns() > LEAST_NS)
+        .map(|(_, trace)| Finding {
+            class: Class::Traced,
+            size_ns: trace.size_ns(),
+            text: trace.sentence(),
+        })
+        .collect();
+    if traces.is_empty() {
+        findings = traced(report);
+    }
     let covered = |tid: u32| {
         report
             .tasks
@@ -44,7 +65,12 @@ pub fn sentences(report: &Report) -> Vec<String> {
     };
     let has_traced_finding = !findings.is_empty();
     for task in &report.tasks {
-        if !(has_traced_finding && covered(task.tid)) {
+        let is_said = if traces.is_empty() {
+            has_traced_finding && covered(task.tid)
+        } else {
+            traces.iter().any(|trace| trace.explains(report, task))
+        };
+        if !is_said {
             findings.extend(skipped(report, task));
         }
         findings.extend(path(report, task));
@@ -77,7 +103,7 @@ fn name(task: &TaskFigures) -> String {
 }
 
 /// `1.234 ms (5.6 %)`.
-fn share(part_ns: u64, of_ns: u64) -> String {
+pub(super) fn share(part_ns: u64, of_ns: u64) -> String {
     if of_ns == 0 {
         return ms(part_ns);
     }
@@ -85,9 +111,9 @@ fn share(part_ns: u64, of_ns: u64) -> String {
 }
 
 /// More than 1 ms, and either 2 % or a tick and half a percent: the tick alone says nothing about an hour.
-fn matters(report: &Report, size_ns: u64, of_ns: u64) -> bool {
+pub(super) fn matters(header: &Header, size_ns: u64, of_ns: u64) -> bool {
     size_ns > LEAST_NS
-        && (size_ns > of_ns / 50 || (size_ns > report.header.tick_ns && size_ns > of_ns / 200))
+        && (size_ns > of_ns / 50 || (size_ns > header.tick_ns && size_ns > of_ns / 200))
 }
 
 /// What clock skips added to the bill, less what they took.
@@ -191,11 +217,11 @@ fn traced_group(report: &Report, tracer_tid: u32, tracees: &Tracees<'_>) -> Opti
         (delta_ns < 0) == (shift_ns < 0) && shift_ns.unsigned_abs() >= delta_ns.unsigned_abs() / 2
     };
     let size_ns = tracees.delta_ns.unsigned_abs();
-    let counts =
-        is_cause(tracees.delta_ns, tracees.shift_ns) && matters(report, size_ns, tracees.oncpu_ns);
+    let counts = is_cause(tracees.delta_ns, tracees.shift_ns)
+        && matters(&report.header, size_ns, tracees.oncpu_ns);
     let tracer_counts = tracer.is_some_and(|tracer| {
         skip_shift(tracer).is_some_and(|shift_ns| is_cause(explained(tracer), shift_ns))
-            && matters(report, explained(tracer).unsigned_abs(), tracer.oncpu_ns)
+            && matters(&report.header, explained(tracer).unsigned_abs(), tracer.oncpu_ns)
     });
     if !counts && !tracer_counts {
         return None;
@@ -262,7 +288,7 @@ fn difference_of(
     size_ns: u64,
     text: String,
 ) -> Option<Finding> {
-    matters(report, size_ns, task.oncpu_ns).then_some(Finding {
+    matters(&report.header, size_ns, task.oncpu_ns).then_some(Finding {
         class: Class::Difference,
         size_ns,
         text,
@@ -311,7 +337,7 @@ fn unexplained(report: &Report, task: &TaskFigures) -> Option<Finding> {
 fn split(report: &Report, task: &TaskFigures) -> Option<Finding> {
     let delta_ns = task.delta_user_split_ns?;
     let size_ns = delta_ns.unsigned_abs();
-    if !matters(report, size_ns, task.oncpu_ns) {
+    if !matters(&report.header, size_ns, task.oncpu_ns) {
         return None;
     }
     let (more, less) = if delta_ns > 0 { ("user", "system") } else { ("system", "user") };
@@ -327,11 +353,13 @@ fn split(report: &Report, task: &TaskFigures) -> Option<Finding> {
     let tick_ns = report.header.tick_ns.max(1);
     let quantum = tick(tick_ns);
     let ticks = task.raw_utime_ns.saturating_add(task.raw_stime_ns) / tick_ns;
-    if size_ns < tick_ns {
+    let causes = Causes::of(task, Source::of(&report.header));
+    if causes.split_is() == Some(SplitIs::WithinResolution) {
         let text = format!(
-            "The user/system split of {who} differs by {} from what was measured: within the resolution of one \
-             tick ({quantum}).",
+            "The user/system split of {who} differs by {} from what was measured: within resolution (one \
+             tick is worth {}).",
             share(size_ns, task.oncpu_ns),
+            tick(causes.quantum_ns),
         );
         return Some(Finding { class: Class::Resolution, size_ns, text });
     }
@@ -346,7 +374,13 @@ fn split(report: &Report, task: &TaskFigures) -> Option<Finding> {
     } else if all_system {
         format!("none of its {ticks} ticks hit user mode, so all of its time is reported as system")
     } else {
-        format!("it rests on {ticks} ticks (± {quantum} per tick)")
+        let scatter = match causes.split_is() {
+            Some(SplitIs::WithinScatter) => {
+                format!(", which scatter by ± {}", ms(causes.scatter_ns))
+            }
+            _ => String::new(),
+        };
+        format!("it rests on {ticks} ticks (± {} per tick){scatter}", tick(causes.quantum_ns))
     };
     let text = format!("The user/system split of {who} reports {moved}: {why}.");
     Some(Finding { class: Class::Difference, size_ns, text })

@@ -1,5 +1,5 @@
 use super::*;
-use crate::view::samples::{report, task};
+use crate::view::samples::{self, report, task};
 
 fn said(tasks: Vec<TaskFigures>) -> Vec<String> {
     sentences(&report(tasks))
@@ -100,6 +100,41 @@ fn what_nothing_explains_is_not_put_down_to_the_tracer() {
     );
 }
 
+/// The same pair, with its pairs recorded.
+fn recorded() -> Report {
+    let (tracer, tracee) = pair();
+    let sides = (samples::party("strace", 123), samples::party("ls", 124));
+    let mut report = report(vec![tracer, tracee]);
+    report.pairs = vec![
+        samples::wake(sides.1.clone(), sides.0.clone(), 900, 19_000_000),
+        samples::traced(sides.0, sides.1, 950),
+    ];
+    report
+}
+
+#[test]
+fn the_first_line_of_a_traced_command_says_who_took_what() {
+    let mut recorded = recorded();
+    let said = sentences(&recorded);
+    assert_eq!(said.len(), 1, "and nothing twice: {said:?}");
+    assert!(
+        said[0].starts_with(
+            "Tracer strace (123) took 19.000 ms (25.0 %) of tracee ls (124): 900 of 920"
+        )
+    );
+    // Also where it is next to nothing, and others moved more: the tracee's skips were towards idle.
+    recorded.pairs[0].skip_ns = Some(100);
+    let said = sentences(&recorded);
+    assert!(
+        said[0].starts_with("Tracer strace (123) took 0.000 ms (0.0 %) of tracee ls"),
+        "{said:?}"
+    );
+    assert!(
+        said[1].starts_with("strace (123) was billed 20.000 ms (20.0 %) that others (or idle)")
+    );
+    assert!(said[2].starts_with("19.000 ms (25.0 %) that ls (124) used were billed to others"));
+}
+
 #[test]
 fn a_quiet_traced_pair_does_not_hide_another_ones_skips() {
     let (tracer, tracee) = pair();
@@ -163,11 +198,13 @@ fn a_split_by_ticks() {
     };
     assert_eq!(
         case(|_| ()),
-        "12.000 ms (12.0 %) of system time as user: it rests on 25 ticks (± 4 ms per tick)."
+        "12.000 ms (12.0 %) of system time as user: it rests on 25 ticks (± 4 ms per tick), which scatter by ± 9.798 ms."
     );
     assert_eq!(
-        case(|task| task.delta_user_split_ns = Some(-12_000_000)),
-        "12.000 ms (12.0 %) of user time as system: it rests on 25 ticks (± 4 ms per tick)."
+        case(|task| {
+            (task.delta_user_ns, task.delta_user_split_ns) = (Some(-12_000_000), Some(-12_000_000));
+        }),
+        "12.000 ms (12.0 %) of user time as system: it rests on 25 ticks (± 4 ms per tick), which scatter by ± 9.798 ms."
     );
     assert!(
         case(|task| (task.raw_stime_ns, task.reported_system_ns) = (0, 0)).ends_with(
@@ -175,9 +212,11 @@ fn a_split_by_ticks() {
         )
     );
     assert!(
-        case(|task| (task.raw_utime_ns, task.reported_user_ns) = (0, 0)).ends_with(
-            "none of its 7 ticks hit user mode, so all of its time is reported as system."
-        )
+        case(|task| {
+            (task.raw_utime_ns, task.reported_user_ns) = (0, 0);
+            (task.delta_user_ns, task.delta_user_split_ns) = (Some(-60_000_000), Some(-60_000_000));
+        })
+        .ends_with("none of its 7 ticks hit user mode, so all of its time is reported as system.")
     );
     assert!(
         case(|task| {
@@ -187,18 +226,23 @@ fn a_split_by_ticks() {
     );
     // A task that was found alive: no system tick since, but earlier ones still count.
     assert!(
-        case(|task| task.raw_stime_ns = 0).ends_with("it rests on 18 ticks (± 4 ms per tick).")
+        case(|task| task.raw_stime_ns = 0)
+            .ends_with("it rests on 18 ticks (± 5.556 ms per tick), which scatter by ± 11.547 ms.")
     );
 }
 
 #[test]
 fn a_split_within_one_tick_is_not_called_wrong() {
-    let task = TaskFigures { delta_user_split_ns: Some(3_900_000), ..split_task() };
+    let task = TaskFigures {
+        delta_user_ns: Some(3_900_000),
+        delta_user_split_ns: Some(3_900_000),
+        ..split_task()
+    };
     assert_eq!(
         said(vec![task]),
         [
-            "The user/system split of cc (100) differs by 3.900 ms (3.9 %) from what was measured: within the \
-          resolution of one tick (4 ms)."
+            "The user/system split of cc (100) differs by 3.900 ms (3.9 %) from what was measured: within resolution (one \
+          tick is worth 4 ms)."
         ]
     );
 }

@@ -1,6 +1,11 @@
 //! Every field of every record, in the order in which it is written.
 
-use Kind::{Costs, Integer, List, MaybeInteger, MaybeNatural, MaybeText, Natural, Text, Word};
+use Kind::{
+    Buckets, Costs, Integer, List, MaybeInteger, MaybeNatural, MaybeObject, MaybeText, Natural,
+    Text, Word,
+};
+
+mod pair;
 
 /// Nanoseconds.
 const NS: &str = "ns";
@@ -25,8 +30,12 @@ pub enum Kind {
     MaybeInteger(&'static str),
     /// Pairs of a name and a cost.
     Costs,
+    /// Pairs of an upper bound in ns and a count.
+    Buckets,
     /// Objects with these fields.
     List(&'static [Field]),
+    /// One object with these fields.
+    MaybeObject(&'static [Field]),
 }
 
 /// One field.
@@ -48,18 +57,33 @@ const fn field(name: &'static str, kind: Kind, description: &'static str) -> Fie
 }
 
 /// All records.
-pub const RECORDS: [Record; 5] = [
+pub const RECORDS: [Record; 7] = [
     Record {
         kind: "header",
         description: "The first record: what was measured on, and how.",
         fields: &[HEADER],
     },
-    Record { kind: "task", description: "A task over the whole session.", fields: &[TASK] },
+    Record {
+        kind: "task",
+        description: "A task over the whole session.",
+        fields: &[TASK, FIGURES, TRACE, CYCLES],
+    },
     Record {
         kind: "interval",
         description: "A task at the end of an interval; its figures are since the account was opened, not since the \
             interval before.",
-        fields: &[INTERVAL, TASK],
+        fields: &[INTERVAL, TASK, FIGURES, TRACE, CYCLES],
+    },
+    Record {
+        kind: "group",
+        description: "Tasks with something in common (--by): the exact sums of their figures, exited ones included. \
+            A figure that one of them lacks is null.",
+        fields: &[GROUP, FIGURES, CYCLES],
+    },
+    Record {
+        kind: "pair",
+        description: "Two tasks that had to do with each other, over the whole session.",
+        fields: &[pair::PAIR],
     },
     Record { kind: "cpu", description: "A CPU over the whole session.", fields: &[CPU] },
     Record {
@@ -136,6 +160,9 @@ const TASK: &[Field] = &[
         "The cgroup (version 2) it was last seen in: the inode number of its folder.",
     ),
     field("state", Word(&["running", "exited"]), "running (alive) or exited."),
+];
+
+const FIGURES: &[Field] = &[
     field("opened_ns", Natural(NS), "When the account was opened, by the header's clock."),
     field(
         "updated_ns",
@@ -243,6 +270,9 @@ const TASK: &[Field] = &[
         Natural(NS),
         "Time in ptrace stops, up to the wakeup that ends each.",
     ),
+];
+
+const TRACE: &[Field] = &[
     field(
         "job_stops",
         Natural(COUNT),
@@ -259,8 +289,37 @@ const TASK: &[Field] = &[
         MaybeNatural(ID),
         "Its thread id before an exec from a thread that was not the leader; null if there was none.",
     ),
+];
+
+const CYCLES: &[Field] = &[
     field("cycles_user", MaybeNatural(COUNT), "Cycles in user mode. Not measured yet."),
     field("cycles_system", MaybeNatural(COUNT), "Cycles in the kernel. Not measured yet."),
+];
+
+const GROUP: &[Field] = &[
+    field("by", Word(&["thread", "process", "comm", "cgroup"]), "What the members have in common."),
+    field(
+        "key",
+        Text,
+        "The thread id, process id, name or cgroup path that they share; a process id that was used again names two \
+            groups, which opened_ns tells apart.",
+    ),
+    field("name", Text, "A name for people: of the thread, of the process, of the cgroup."),
+    field("members", Natural(COUNT), "Tasks in it."),
+    field("exited", Natural(COUNT), "Of them, exited."),
+    field(
+        "cgroup_usage_ns",
+        MaybeNatural(NS),
+        "usage_usec of the cgroup's cpu.stat, over the session: with all below it, and with tasks that are not observed.",
+    ),
+    field("cgroup_user_ns", MaybeNatural(NS), "user_usec, likewise."),
+    field("cgroup_system_ns", MaybeNatural(NS), "system_usec, likewise."),
+    field(
+        "cgroup_read_gap_ns",
+        MaybeNatural(NS),
+        "Between the readings of cpu.stat and the begin and end of the session: the three may be off by this per \
+            busy CPU.",
+    ),
 ];
 
 const CPU: &[Field] = &[

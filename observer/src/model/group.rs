@@ -1,0 +1,278 @@
+//! Groups of tasks: exact sums of their members, exited ones included.
+//!
+//! A sum has a figure only if every member has it: a sum that leaves out what one member did not measure
+//! would be a wrong number, and `None` says that it is not known.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Serialize, Serializer, ser::Error as _};
+use serde_json::Value;
+
+use super::report::{TaskFigures, escape};
+
+/// The fields of a task that say who it is, and have no sum.
+pub const IDENTITY: [&str; 9] = [
+    "tid",
+    "tgid",
+    "parent_tgid",
+    "start_ns",
+    "comm",
+    "cgroup_id",
+    "state",
+    "tracer_tid",
+    "former_tid",
+];
+
+/// What makes tasks a group.
+#[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum By {
+    /// Each task alone
+    Thread,
+    /// The threads of a process
+    Process,
+    /// Tasks of one name
+    Comm,
+    /// Tasks that were last seen in one cgroup (version 2)
+    Cgroup,
+}
+
+impl By {
+    /// The word for it in files and on the screen.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Thread => "thread",
+            Self::Process => "process",
+            Self::Comm => "comm",
+            Self::Cgroup => "cgroup",
+        }
+    }
+}
+
+/// What the kernel says of a cgroup in `cpu.stat`, over the session.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CgroupUse {
+    /// `usage_usec`, in ns.
+    pub usage_ns: u64,
+    /// `user_usec`, in ns.
+    pub user_ns: u64,
+    /// `system_usec`, in ns.
+    pub system_ns: u64,
+    /// How much longer the time between the two readings of `cpu.stat` may be than the observation, or how much
+    /// shorter: the figures may differ by as much per busy CPU.
+    pub read_gap_ns: u64,
+}
+
+/// A cgroup by its id.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Cgroup {
+    /// Path below the mount, from `/`.
+    pub path: String,
+    /// `None` where `cpu.stat` could not be read, for instance since the cgroup is gone.
+    pub used: Option<CgroupUse>,
+}
+
+/// Several tasks as one.
+#[derive(Clone, Debug)]
+pub struct Group {
+    /// What its members have in common.
+    pub by: By,
+    /// The thread id, process id, name or path that they share.
+    pub key: String,
+    /// A name for people: of the thread, of the process, of the cgroup.
+    pub name: String,
+    /// Tasks in it.
+    pub members: u64,
+    /// Of them, exited.
+    pub exited: u64,
+    /// Sums over the members; the fields of [`IDENTITY`] are empty.
+    pub figures: TaskFigures,
+    /// A cgroup's own figures.
+    pub cgroup: Option<CgroupUse>,
+}
+
+/// The groups, by on-CPU time, largest first. `cgroups` names those that are known, by id.
+#[must_use]
+pub fn groups(tasks: &[TaskFigures], by: By, cgroups: &BTreeMap<u64, Cgroup>) -> Vec<Group> {
+    let leaders = Leaders::of(tasks);
+    let mut sorted: BTreeMap<Key, Vec<&TaskFigures>> = BTreeMap::new();
+    for task in tasks {
+        let key = match by {
+            By::Thread => Key::Thread(task.tid, task.opened_ns, task.account),
+            By::Process => Key::Process(task.tgid, leaders.start_of(task)),
+            By::Comm => Key::Comm(task.comm.clone()),
+            By::Cgroup => Key::Cgroup(task.cgroup_id),
+        };
+        sorted.entry(key).or_default().push(task);
+    }
+    let mut groups: Vec<Group> =
+        sorted.iter().map(|(key, members)| group(key, by, members, cgroups)).collect();
+    groups.sort_by(|a, b| b.figures.oncpu_ns.cmp(&a.figures.oncpu_ns).then(a.key.cmp(&b.key)));
+    groups
+}
+
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum Key {
+    /// Id, opening, account: ids are used again.
+    Thread(u32, u64, u64),
+    /// Id and start of the leader, where that was observed.
+    Process(u32, Option<u64>),
+    Comm(Vec<u8>),
+    Cgroup(Option<u64>),
+}
+
+/// When the leaders of the observed processes started: a process id may be used again within a session.
+struct Leaders(BTreeSet<(u32, u64)>);
+
+impl Leaders {
+    fn of(tasks: &[TaskFigures]) -> Self {
+        let leaders = tasks.iter().filter(|task| task.tid == task.tgid);
+        Self(leaders.map(|task| (task.tgid, task.start_ns)).collect())
+    }
+
+    /// The last leader that was there when the task started.
+    fn start_of(&self, task: &TaskFigures) -> Option<u64> {
+        self.0.range((task.tgid, 0)..=(task.tgid, task.start_ns)).next_back().map(|leader| leader.1)
+    }
+}
+
+fn group(key: &Key, by: By, members: &[&TaskFigures], cgroups: &BTreeMap<u64, Cgroup>) -> Group {
+    let cgroup = match key {
+        Key::Cgroup(Some(id)) => cgroups.get(id),
+        _ => None,
+    };
+    let words = match key {
+        Key::Thread(tid, ..) => tid.to_string(),
+        Key::Process(tgid, _) => tgid.to_string(),
+        Key::Comm(name) => escape(name),
+        Key::Cgroup(None) => "(not known)".to_owned(),
+        Key::Cgroup(Some(id)) => {
+            cgroup.map_or_else(|| format!("id {id}"), |cgroup| escape(cgroup.path.as_bytes()))
+        }
+    };
+    let name = match by {
+        By::Thread | By::Process => main_name(members),
+        By::Comm | By::Cgroup => words.clone(),
+    };
+    let exited = members.iter().filter(|task| task.state == "exited").count();
+    Group {
+        by,
+        key: words,
+        name,
+        members: members.len() as u64,
+        exited: exited as u64,
+        figures: sum(members),
+        cgroup: cgroup.and_then(|cgroup| cgroup.used),
+    }
+}
+
+/// The name of the leader; without it, that of the member with most time on a CPU.
+fn main_name(members: &[&TaskFigures]) -> String {
+    let best =
+        members.iter().max_by_key(|task| (task.tid == task.tgid, task.updated_ns, task.oncpu_ns));
+    best.map_or_else(String::new, |task| escape(&task.comm))
+}
+
+/// The sums of all figures; `opened_ns` is the first, `updated_ns` the last. Saturates beyond 64 bits, which
+/// is 584 years of CPU time.
+#[must_use]
+pub fn sum(tasks: &[&TaskFigures]) -> TaskFigures {
+    let all = |pick: fn(&TaskFigures) -> u64| {
+        tasks.iter().fold(0, |sum: u64, task| sum.saturating_add(pick(task)))
+    };
+    let known = |pick: fn(&TaskFigures) -> Option<u64>| {
+        tasks.iter().try_fold(0, |sum: u64, task| Some(sum.saturating_add(pick(task)?)))
+    };
+    let signed = |pick: fn(&TaskFigures) -> Option<i64>| {
+        tasks.iter().try_fold(0, |sum: i64, task| Some(sum.saturating_add(pick(task)?)))
+    };
+    TaskFigures {
+        opened_ns: tasks.iter().map(|task| task.opened_ns).min().unwrap_or(0),
+        updated_ns: tasks.iter().map(|task| task.updated_ns).max().unwrap_or(0),
+        oncpu_ns: all(|task| task.oncpu_ns),
+        user_ns: known(|task| task.user_ns),
+        system_ns: known(|task| task.system_ns),
+        hardirq_ns: known(|task| task.hardirq_ns),
+        softirq_ns: known(|task| task.softirq_ns),
+        unclassified_ns: known(|task| task.unclassified_ns),
+        crossings: known(|task| task.crossings),
+        crossing_ns: known(|task| task.crossing_ns),
+        reported_user_ns: all(|task| task.reported_user_ns),
+        reported_system_ns: all(|task| task.reported_system_ns),
+        reported_runtime_ns: all(|task| task.reported_runtime_ns),
+        raw_utime_ns: all(|task| task.raw_utime_ns),
+        raw_stime_ns: all(|task| task.raw_stime_ns),
+        delta_user_ns: signed(|task| task.delta_user_ns),
+        delta_system_ns: signed(|task| task.delta_system_ns),
+        delta_runtime_ns: signed(|task| Some(task.delta_runtime_ns)).unwrap_or(0),
+        delta_user_split_ns: signed(|task| task.delta_user_split_ns),
+        delta_user_total_ns: signed(|task| task.delta_user_total_ns),
+        skip_in: known(|task| task.skip_in),
+        skip_in_ns: known(|task| task.skip_in_ns),
+        skip_out: known(|task| task.skip_out),
+        skip_out_ns: known(|task| task.skip_out_ns),
+        path_in_ns: known(|task| task.path_in_ns),
+        path_out_ns: known(|task| task.path_out_ns),
+        left_out_ns: known(|task| task.left_out_ns),
+        residual_ns: signed(|task| task.residual_ns),
+        wait_ns: known(|task| task.wait_ns),
+        waits: known(|task| task.waits),
+        wakeups: all(|task| task.wakeups),
+        wakes_made: all(|task| task.wakes_made),
+        wakeup_cost_ns: known(|task| task.wakeup_cost_ns),
+        switches_voluntary: all(|task| task.switches_voluntary),
+        switches_involuntary: all(|task| task.switches_involuntary),
+        migrations: all(|task| task.migrations),
+        ptrace_stops: all(|task| task.ptrace_stops),
+        ptrace_stopped_ns: all(|task| task.ptrace_stopped_ns),
+        cycles_user: known(|task| task.cycles_user),
+        cycles_system: known(|task| task.cycles_system),
+        ..TaskFigures::default()
+    }
+}
+
+impl Serialize for Group {
+    /// Flat: the group's own fields, then those of a task without [`IDENTITY`].
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct Record<'a> {
+            by: By,
+            key: &'a str,
+            name: &'a str,
+            members: u64,
+            exited: u64,
+            cgroup_usage_ns: Option<u64>,
+            cgroup_user_ns: Option<u64>,
+            cgroup_system_ns: Option<u64>,
+            cgroup_read_gap_ns: Option<u64>,
+            #[serde(flatten)]
+            figures: serde_json::Map<String, Value>,
+        }
+        let figures = match serde_json::to_value(&self.figures).map_err(S::Error::custom)? {
+            Value::Object(fields) => fields,
+            _ => serde_json::Map::new(),
+        };
+        let used = |pick: fn(CgroupUse) -> u64| self.cgroup.map(pick);
+        let record = Record {
+            by: self.by,
+            key: &self.key,
+            name: &self.name,
+            members: self.members,
+            exited: self.exited,
+            cgroup_usage_ns: used(|used| used.usage_ns),
+            cgroup_user_ns: used(|used| used.user_ns),
+            cgroup_system_ns: used(|used| used.system_ns),
+            cgroup_read_gap_ns: used(|used| used.read_gap_ns),
+            figures: figures
+                .into_iter()
+                .filter(|(name, _)| !IDENTITY.contains(&name.as_str()))
+                .collect(),
+        };
+        record.serialize(serializer)
+    }
+}
+
+#[cfg(test)]
+#[path = "group_tests.rs"]
+mod tests;
