@@ -1,6 +1,7 @@
 //! The command line: one file per subcommand. clap's types are the raw input; each command makes its own plan.
 
 pub mod doctor;
+pub mod explain;
 pub mod live;
 pub mod output;
 pub mod run;
@@ -49,6 +50,9 @@ pub struct Cli {
 enum Command {
     /// Run CMD as the invoking user, observe it and its descendants, print the verdict
     Run(RunArgs),
+    /// Say in words how far the figures are off, by whom, how, and what would help: for a file of ours, a process,
+    /// or a command
+    Explain(ExplainArgs),
     /// Show each hook, the accounting mode and the limits, and test known answers
     Doctor,
     /// Print the JSON schema of the exported records
@@ -165,6 +169,34 @@ pub struct RunArgs {
     command: Vec<OsString>,
 }
 
+/// `observer explain`.
+#[derive(Args, Debug)]
+#[command(group(clap::ArgGroup::new("what").args(["file", "pid", "command"]).required(true)))]
+pub struct ExplainArgs {
+    /// JSON lines that `-o FILE.jsonl` wrote; `-` is stdin
+    #[arg(value_name = "FILE")]
+    file: Option<PathBuf>,
+    /// Observe process PID for COUNT readings (repeatable)
+    #[arg(long, value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
+    pid: Vec<u32>,
+    /// Leave descendants out
+    #[arg(long)]
+    no_follow: bool,
+    /// Seconds between two readings
+    #[arg(short, long, value_name = "SECS", default_value = "1", value_parser = parse_seconds)]
+    interval: Duration,
+    /// Stop after COUNT readings
+    #[arg(short = 'n', long, value_name = "COUNT", default_value_t = 5,
+          value_parser = clap::value_parser!(u64).range(1..))]
+    count: u64,
+    /// Room for N accounts at once
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4_194_304))]
+    max_tasks: Option<u32>,
+    /// Run this command, observe it and its descendants
+    #[arg(last = true, value_name = "CMD")]
+    command: Vec<OsString>,
+}
+
 fn parse_seconds(text: &str) -> Result<Duration, String> {
     let seconds: f64 = text.parse().map_err(|_| "not a number of seconds".to_owned())?;
     if !(0.01..=86_400.0).contains(&seconds) {
@@ -203,6 +235,7 @@ fn dispatch(cli: &Cli) -> Result<ExitCode> {
     }
     match &cli.command {
         Some(Command::Run(args)) => run::main(args),
+        Some(Command::Explain(args)) => explain::main(args),
         Some(Command::Doctor) => doctor::main(),
         Some(Command::Schema) => {
             output::print(&format!("{:#}\n", schema::schema()))?;
@@ -238,6 +271,6 @@ fn start_log(level: u8) {
     let _ = env_logger::Builder::new().filter_level(level).try_init();
 }
 
-fn options(target: Target, output: &OutputArgs) -> Options {
-    Options { target, max_tasks: output.max_tasks }
+fn options(target: Target, max_tasks: Option<u32>) -> Options {
+    Options { target, max_tasks }
 }
