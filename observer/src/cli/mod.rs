@@ -1,6 +1,7 @@
 //! The command line: one file per subcommand. clap's types are the raw input; each command makes its own plan.
 
 pub mod doctor;
+pub mod explain;
 pub mod live;
 pub mod output;
 pub mod run;
@@ -50,6 +51,9 @@ pub struct Cli {
 enum Command {
     /// Run CMD as the invoking user, observe it and its descendants, print the verdict
     Run(RunArgs),
+    /// Say in words how far the figures are off, by whom, how, and what would help: for a file of ours, a process,
+    /// or a command
+    Explain(ExplainArgs),
     /// Show each hook, the accounting mode and the limits, and test known answers
     Doctor,
     /// Print the JSON schema of the exported records
@@ -98,6 +102,26 @@ impl FilterArgs {
     }
 }
 
+/// What runs in the kernel.
+#[derive(Args, Debug)]
+pub struct ProbeArgs {
+    /// Room for N accounts at once
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4_194_304))]
+    max_tasks: Option<u32>,
+    /// Room for N pairs of tasks at once; 0 keeps none. What finds no room is summed in one row
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=1_048_576))]
+    max_pairs: Option<u32>,
+    /// Hooks to attach: `auto` (all that work), `minimal`, or NAME,...; `observer doctor` names them
+    #[arg(long, value_name = "HOOKS", default_value = "auto", value_parser = Base::parse)]
+    hooks: Base,
+    /// Leave a hook out (repeatable)
+    #[arg(long, value_name = "NAME", value_parser = parse_without)]
+    without: Vec<String>,
+    /// Totals only: no split into user and system, and no hook that is only needed for it
+    #[arg(long)]
+    no_split: bool,
+}
+
 /// Where the figures go.
 #[derive(Args, Debug)]
 pub struct OutputArgs {
@@ -119,21 +143,8 @@ pub struct OutputArgs {
     /// The records that a CSV file holds
     #[arg(long, value_enum, default_value_t = Table::Tasks)]
     table: Table,
-    /// Room for N accounts at once
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4_194_304))]
-    max_tasks: Option<u32>,
-    /// Room for N pairs of tasks at once; 0 keeps none. What finds no room is summed in one row
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=1_048_576))]
-    max_pairs: Option<u32>,
-    /// Hooks to attach: `auto` (all that work), `minimal`, or NAME,...; `observer doctor` names them
-    #[arg(long, value_name = "HOOKS", default_value = "auto", value_parser = Base::parse)]
-    hooks: Base,
-    /// Leave a hook out (repeatable)
-    #[arg(long, value_name = "NAME", value_parser = parse_without)]
-    without: Vec<String>,
-    /// Totals only: no split into user and system, and no hook that is only needed for it
-    #[arg(long)]
-    no_split: bool,
+    #[command(flatten)]
+    probe: ProbeArgs,
     /// When to use colour
     #[arg(long, value_enum, default_value_t = Color::Auto)]
     color: Color,
@@ -178,6 +189,33 @@ pub struct RunArgs {
     command: Vec<OsString>,
 }
 
+/// `observer explain`.
+#[derive(Args, Debug)]
+#[command(group(clap::ArgGroup::new("what").args(["file", "pid", "command"]).required(true)))]
+pub struct ExplainArgs {
+    /// JSON lines that `-o FILE.jsonl` wrote; `-` is stdin
+    #[arg(value_name = "FILE")]
+    file: Option<PathBuf>,
+    /// Observe process PID for COUNT readings (repeatable)
+    #[arg(long, value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
+    pid: Vec<u32>,
+    /// Leave descendants out
+    #[arg(long)]
+    no_follow: bool,
+    /// Seconds between two readings
+    #[arg(short, long, value_name = "SECS", default_value = "1", value_parser = parse_seconds)]
+    interval: Duration,
+    /// Stop after COUNT readings
+    #[arg(short = 'n', long, value_name = "COUNT", default_value_t = 5,
+          value_parser = clap::value_parser!(u64).range(1..))]
+    count: u64,
+    #[command(flatten)]
+    probe: ProbeArgs,
+    /// Run this command, observe it and its descendants
+    #[arg(last = true, value_name = "CMD")]
+    command: Vec<OsString>,
+}
+
 fn parse_seconds(text: &str) -> Result<Duration, String> {
     let seconds: f64 = text.parse().map_err(|_| "not a number of seconds".to_owned())?;
     if !(0.01..=86_400.0).contains(&seconds) {
@@ -216,6 +254,7 @@ fn dispatch(cli: &Cli) -> Result<ExitCode> {
     }
     match &cli.command {
         Some(Command::Run(args)) => run::main(args),
+        Some(Command::Explain(args)) => explain::main(args),
         Some(Command::Doctor) => doctor::main(),
         Some(Command::Schema) => {
             output::print(&format!("{:#}\n", schema::schema()))?;
@@ -251,11 +290,11 @@ fn start_log(level: u8) {
     let _ = env_logger::Builder::new().filter_level(level).try_init();
 }
 
-fn options(target: Target, output: &OutputArgs) -> Options {
+fn options(target: Target, probe: &ProbeArgs) -> Options {
     let hooks = Selection {
-        base: output.hooks.clone(),
-        without: output.without.clone(),
-        no_split: output.no_split,
+        base: probe.hooks.clone(),
+        without: probe.without.clone(),
+        no_split: probe.no_split,
     };
-    Options { target, max_tasks: output.max_tasks, max_pairs: output.max_pairs, hooks }
+    Options { target, max_tasks: probe.max_tasks, max_pairs: probe.max_pairs, hooks }
 }

@@ -1,17 +1,18 @@
 //! `observer run -- CMD`: observe a command from before its exec to its end, and say how right the kernel is.
 
-use std::{io::IsTerminal as _, process::ExitCode, time::Duration};
+use std::{ffi::OsString, io::IsTerminal as _, process::ExitCode, time::Duration};
 
 use anyhow::Result;
 use observer_common::names::target;
 use tokio::signal::unix::SignalKind;
 
 use super::{
-    RunArgs,
+    ProbeArgs, RunArgs,
     output::{self, Output},
     ticker::{Event, Ticker},
 };
 use crate::{
+    model::{Header, Report},
     session::{
         Session,
         child::{self, Child, Ended},
@@ -27,16 +28,40 @@ const READING: Duration = Duration::from_secs(1);
 pub fn main(args: &RunArgs) -> Result<ExitCode> {
     child::check(&args.command)?;
     let mut output = Output::open(&args.output, true)?;
+    let observed =
+        observe(&args.command, args.no_follow, &args.output.probe, |header| output.header(header))?;
+    let (report, ended) = match observed {
+        Ok(observed) => observed,
+        Err(code) => return Ok(code),
+    };
+    match output.finish(&report) {
+        Err(error) if !output::is_closed_pipe(&error) => {
+            anstream::eprintln!("observer: {error:#}");
+        }
+        _ => {}
+    }
+    Ok(exit_code(&ended))
+}
+
+/// Runs `command` and observes it to its end; `begun` is called before it runs. `Err` is the exit status of one
+/// that could not be run.
+pub fn observe(
+    command: &[OsString],
+    no_follow: bool,
+    probe: &ProbeArgs,
+    mut begun: impl FnMut(&Header) -> Result<()>,
+) -> Result<Result<(Report, Ended), ExitCode>> {
+    child::check(command)?;
     // Forked first: the fork copies one thread and no map, and the command starts with clean signals.
-    let mut child = Child::spawn(&args.command)?;
-    let target = Target { no_follow: args.no_follow, ..Target::default() };
-    let mut session = Session::start(&super::options(target, &args.output))?;
+    let mut child = Child::spawn(command)?;
+    let target = Target { no_follow, ..Target::default() };
+    let mut session = Session::start(&super::options(target, probe))?;
     session.probe_mut().add_target(child.pid(), target::PROCESS)?;
     session.observe()?;
-    output.header(session.header())?;
-    if let Err((status, words)) = child.release(&args.command[0])? {
+    begun(session.header())?;
+    if let Err((status, words)) = child.release(&command[0])? {
         anstream::eprintln!("observer: {words}");
-        return Ok(ExitCode::from(u8::try_from(status).unwrap_or(super::exit::FAILURE)));
+        return Ok(Err(ExitCode::from(u8::try_from(status).unwrap_or(super::exit::FAILURE))));
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let ended = runtime.block_on(attend(&mut session, &child))?;
@@ -44,13 +69,13 @@ pub fn main(args: &RunArgs) -> Result<ExitCode> {
     let mut report = session.report();
     report.rusage_ns = Some((ended.user_ns, ended.system_ns));
     report.sentences = verdict::sentences(&report);
-    match output.finish(&report) {
-        Err(error) if !output::is_closed_pipe(&error) => {
-            anstream::eprintln!("observer: {error:#}");
-        }
-        _ => {}
-    }
-    Ok(ExitCode::from(u8::try_from(ended.status & 0xff).unwrap_or(super::exit::FAILURE)))
+    Ok(Ok((report, ended)))
+}
+
+/// The command's own exit status.
+#[must_use]
+pub fn exit_code(ended: &Ended) -> ExitCode {
+    ExitCode::from(u8::try_from(ended.status & 0xff).unwrap_or(super::exit::FAILURE))
 }
 
 /// Until the command has ended. Signals are passed on; the terminal sends its own to both.

@@ -40,6 +40,7 @@ impl Sink {
 fn header() -> Header {
     let hook = |lost: Option<&str>| HookLine {
         name: "sched_switch".to_owned(),
+        refines: false,
         function: lost.map(|_| "ptrace_notify".to_owned()),
         via: "tp_btf".to_owned(),
         state: if lost.is_some() { "refused" } else { "active" }.to_owned(),

@@ -30,6 +30,8 @@ pub struct HookLine {
     pub reason: Option<String>,
     /// What is lost without it.
     pub lost: Option<String>,
+    /// It only refines what other hooks give too.
+    pub refines: bool,
 }
 
 /// The first record: what was measured on, and how.

@@ -46,6 +46,8 @@ pub struct Hook {
     pub via: Via,
     /// Without it observer cannot run.
     pub required: bool,
+    /// It only refines what other hooks give too.
+    pub refines: bool,
     /// Attached only if asked for by name.
     pub on_request: bool,
     /// Of no use, or harmful, without this other one.
@@ -63,7 +65,7 @@ impl Hook {
 }
 
 const fn hook_of(name: &'static str, index: usize, via: Via, lost: &'static str) -> Hook {
-    Hook { name, index, via, required: false, on_request: false, needs: None, lost }
+    Hook { name, index, via, required: false, refines: false, on_request: false, needs: None, lost }
 }
 
 const fn tracepoint(name: &'static str, index: usize, required: bool, lost: &'static str) -> Hook {
@@ -162,19 +164,26 @@ pub const HOOKS: [Hook; names::HOOKS] = [
     tracepoint("call_function_single_entry", hook::CALL1_ENTER, false, VECTOR),
     tracepoint("irq_work_exit", hook::WORK_EXIT, false, VECTOR),
     tracepoint("irq_work_entry", hook::WORK_ENTER, false, VECTOR),
-    hook_of(
-        "wakeup_preempt",
-        hook::PREEMPT,
-        Via::Return(&["wakeup_preempt", "check_preempt_curr"]),
-        "skip requests of new tasks before 6.18; those of wakeups are taken from sched_wakeup",
-    ),
-    hook_of(
-        "ptrace_stop exit",
-        hook::STOP_LEAVE,
-        Via::Return(STOP),
-        "the way out of a ptrace stop is calibrated, not measured",
-    ),
     Hook {
+        refines: true,
+        ..hook_of(
+            "wakeup_preempt",
+            hook::PREEMPT,
+            Via::Return(&["wakeup_preempt", "check_preempt_curr"]),
+            "skip requests of new tasks before 6.18; those of wakeups are taken from sched_wakeup",
+        )
+    },
+    Hook {
+        refines: true,
+        ..hook_of(
+            "ptrace_stop exit",
+            hook::STOP_LEAVE,
+            Via::Return(STOP),
+            "the way out of a ptrace stop is calibrated, not measured",
+        )
+    },
+    Hook {
+        refines: true,
         needs: Some(hook::STOP_LEAVE),
         ..hook_of(
             "ptrace_stop",
@@ -183,13 +192,17 @@ pub const HOOKS: [Hook; names::HOOKS] = [
             "the way into a ptrace stop is calibrated, not measured",
         )
     },
-    hook_of(
-        "handle_mm_fault",
-        hook::FAULT_DONE,
-        Via::Return(&["handle_mm_fault"]),
-        "ends of page faults are taken from perf's events",
-    ),
     Hook {
+        refines: true,
+        ..hook_of(
+            "handle_mm_fault",
+            hook::FAULT_DONE,
+            Via::Return(&["handle_mm_fault"]),
+            "ends of page faults are taken from perf's events",
+        )
+    },
+    Hook {
+        refines: true,
         on_request: true,
         ..hook_of(
             "update_rq_clock",

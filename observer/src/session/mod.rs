@@ -419,6 +419,7 @@ fn hook_line(status: &probe::HookStatus) -> HookLine {
         via: status.hook.via.name().to_owned(),
         state: status.word().to_owned(),
         reason: status.reason().map(str::to_owned),
+        refines: status.hook.refines,
         lost: (!status.is_active()).then(|| status.hook.lost.to_owned()),
     }
 }

@@ -98,7 +98,7 @@ pub fn sentences(report: &Report) -> Vec<String> {
     sentences
 }
 
-fn name(task: &TaskFigures) -> String {
+pub(super) fn name(task: &TaskFigures) -> String {
     format!("{} ({})", cut(&escape(&task.comm), NAME), task.tid)
 }
 
@@ -436,7 +436,7 @@ fn unwaited(report: &Report) -> Option<String> {
     })
 }
 
-fn incomplete(report: &Report) -> Option<String> {
+pub(super) fn incomplete(report: &Report) -> Option<String> {
     let trailer = &report.trailer;
     let losses: Vec<String> = [
         (trailer.map_full, "tasks were not observed (no free slot: raise --max-tasks)"),
@@ -450,7 +450,7 @@ fn incomplete(report: &Report) -> Option<String> {
     (!losses.is_empty()).then(|| format!("Incomplete: {}.", losses.join(", ")))
 }
 
-fn agreement(report: &Report) -> String {
+pub(super) fn agreement(report: &Report) -> String {
     let ran =
         || report.tasks.iter().filter(|task| task.oncpu_ns != 0 || task.delta_runtime_ns != 0);
     let deltas =

@@ -1,8 +1,8 @@
 //! Every field of every record, in the order in which it is written.
 
 use Kind::{
-    Buckets, Costs, Integer, List, MaybeInteger, MaybeNatural, MaybeObject, MaybeText, Natural,
-    Text, Word,
+    Bool, Buckets, Costs, Integer, List, MaybeInteger, MaybeNatural, MaybeObject, MaybeText,
+    Natural, Text, Word,
 };
 
 mod pair;
@@ -18,6 +18,7 @@ const HERTZ: &str = "Hz";
 /// What a field holds; with numbers goes their unit, and `Maybe` is null where it was not measured.
 #[derive(Clone, Copy)]
 pub enum Kind {
+    Bool,
     Text,
     MaybeText,
     /// One of these.
@@ -142,6 +143,7 @@ const HOOK: &[Field] = &[
     field("state", Word(&["active", "absent", "refused"]), "What became of it."),
     field("reason", MaybeText, "Why it is not active; null if it is."),
     field("lost", MaybeText, "What is lost without it; null if nothing is."),
+    field("refines", Bool, "It only refines what other hooks give too."),
 ];
 
 const TASK: &[Field] = &[
@@ -270,15 +272,15 @@ const FIGURES: &[Field] = &[
         Natural(NS),
         "Time in ptrace stops, up to the wakeup that ends each.",
     ),
-];
-
-const TRACE: &[Field] = &[
     field(
         "job_stops",
         Natural(COUNT),
         "Job-control stops (SIGSTOP and its like, not by a tracer).",
     ),
     field("job_stopped_ns", Natural(NS), "Time in job-control stops."),
+];
+
+const TRACE: &[Field] = &[
     field(
         "tracer_tid",
         MaybeNatural(ID),

@@ -1,0 +1,124 @@
+//! What to do to get a reliable number: each piece of advice only where its condition holds.
+
+use super::{
+    Mechanism, Paragraph,
+    partner::{Partner, Reason},
+};
+use crate::model::{Header, causes::SplitIs};
+
+/// The kernels from this one on know lazy preemption (`Kconfig.preempt`, 6.13).
+const LAZY: (u32, u32) = (6, 13);
+
+/// The last sentences of a paragraph.
+pub fn advice(paragraph: &Paragraph<'_>) -> String {
+    let mut ways: Vec<String> = Vec::new();
+    if paragraph.total_matters {
+        total(paragraph, &mut ways);
+    }
+    split(paragraph, &mut ways);
+    let mut text = if ways.is_empty() {
+        String::new()
+    } else {
+        format!("For a report that is nearer: {}. ", ways.join("; or "))
+    };
+    let residual_matters = paragraph.mechanism == Some(Mechanism::Residual);
+    text.push_str(if residual_matters {
+        "The measured column rests on the same switches: measure again before you trust it."
+    } else if paragraph.task.user_ns.is_some() {
+        "observer's measured columns do not depend on this: take user, system and total from there."
+    } else {
+        "observer's measured run time does not depend on this; user and system are not measured here."
+    });
+    text
+}
+
+fn total(paragraph: &Paragraph<'_>, ways: &mut Vec<String>) {
+    let header = &paragraph.report.header;
+    match (paragraph.mechanism, &paragraph.partner) {
+        (Some(Mechanism::Skip), Some(partner)) => skip(header, partner, ways),
+        (Some(Mechanism::LeftOut), _) => ways.push(
+            "run it on a CPU that takes no device interrupts (/proc/irq/*/smp_affinity), on a host that is not \
+             overcommitted"
+                .to_owned(),
+        ),
+        _ => {}
+    }
+}
+
+fn skip(header: &Header, partner: &Partner<'_>, ways: &mut Vec<String>) {
+    match partner.reason {
+        // A skip by a wakeup needs the two on one CPU, and a wakeup that preempts.
+        Reason::Wakeup if partner.is_task() => {
+            ways.push(
+                "give both one real-time priority (chrt -f 1, as root): equal priorities do not preempt each other".to_owned(),
+            );
+            if lazy_would_help(header) {
+                ways.push(
+                    "boot with preempt=lazy: a wakeup between ordinary tasks then asks for no skip"
+                        .to_owned(),
+                );
+            }
+            if header.cpus > 1 {
+                ways.push(
+                    "pin the two to different CPUs (taskset -c), which helps only while those are not idle in between"
+                        .to_owned(),
+                );
+            }
+        }
+        Reason::Yield => {
+            ways.push("wait in the kernel (futex, poll) instead of sched_yield".to_owned())
+        }
+        _ => {}
+    }
+}
+
+/// Only where the preemption mode is known, another one, and the kernel knows lazy.
+fn lazy_would_help(header: &Header) -> bool {
+    matches!(header.preempt.as_str(), "none" | "voluntary" | "full")
+        && version(&header.kernel).is_some_and(|version| version >= LAZY)
+}
+
+/// `6.18.44-fc` is (6, 18).
+fn version(release: &str) -> Option<(u32, u32)> {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit());
+    Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
+}
+
+fn split(paragraph: &Paragraph<'_>, ways: &mut Vec<String>) {
+    let (Some(user), Some(word)) = (paragraph.causes.user, paragraph.causes.split_is()) else {
+        return;
+    };
+    let header = &paragraph.report.header;
+    let size_ns = u64::try_from(user.split_part_ns.unsigned_abs()).unwrap_or(u64::MAX);
+    if !super::matters(header, size_ns, paragraph.task.oncpu_ns) {
+        return;
+    }
+    match header.accounting.as_str() {
+        "vtime dormant" => ways.push(
+            "run it on a CPU that was booted with nohz_full=, where this kernel times each crossing".to_owned(),
+        ),
+        "tick" => ways.push(
+            "use a kernel with CONFIG_VIRT_CPU_ACCOUNTING_GEN and a CPU booted with nohz_full=, which times each \
+             crossing"
+                .to_owned(),
+        ),
+        _ => {}
+    }
+    // Chance shrinks with the number of ticks; a beat between bursts and ticks does not.
+    if word != SplitIs::BeyondBoth && paragraph.causes.ticks.is_some() {
+        ways.push("run longer: with four times the ticks chance halves".to_owned());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::version;
+
+    #[test]
+    fn releases_begin_with_two_numbers() {
+        assert_eq!(version("6.18.44-fc-v669"), Some((6, 18)));
+        assert_eq!(version("7.0-rc1"), Some((7, 0)));
+        assert_eq!(version("unknown"), None);
+        assert_eq!(version(""), None);
+    }
+}
