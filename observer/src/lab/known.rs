@@ -34,6 +34,8 @@ pub struct Run {
     pub truth: Value,
     /// observer's `task` records.
     pub tasks: Vec<Value>,
+    /// observer's `pair` records.
+    pub pairs: Vec<Value>,
     /// observer's `trailer`.
     pub trailer: Value,
 }
@@ -58,10 +60,16 @@ pub fn check(test: &Test, observer: &OsStr) -> Result<Verdict> {
 
 /// Observes a known-answer program: `observer run -- observer workload ...`.
 pub fn run(observer: &OsStr, arguments: &[&str]) -> Result<Run> {
+    run_with(observer, &[], arguments)
+}
+
+/// The same with options of `observer run`.
+pub fn run_with(observer: &OsStr, options: &[&str], arguments: &[&str]) -> Result<Run> {
     let file = std::env::temp_dir().join(format!("observer-known-{}.jsonl", std::process::id()));
     let output = Command::new(observer)
         .args(["run", "--format", "jsonl", "-o"])
         .arg(&file)
+        .args(options)
         .arg("--")
         .arg(observer)
         .arg("workload")
@@ -75,18 +83,19 @@ pub fn run(observer: &OsStr, arguments: &[&str]) -> Result<Run> {
         bail!("{}", String::from_utf8_lossy(&output.stderr).trim());
     }
     let truth = serde_json::from_slice(&output.stdout).context("the program's own report")?;
-    let mut tasks = Vec::new();
+    let (mut tasks, mut pairs) = (Vec::new(), Vec::new());
     let (mut header, mut trailer) = (Value::Null, Value::Null);
     for line in records?.lines() {
         let record: Value = serde_json::from_str(line)?;
         match record["type"].as_str() {
             Some("task") => tasks.push(record),
+            Some("pair") => pairs.push(record),
             Some("header") => header = record,
             Some("trailer") => trailer = record,
             _ => {}
         }
     }
-    Ok(Run { header, truth, tasks, trailer })
+    Ok(Run { header, truth, tasks, pairs, trailer })
 }
 
 impl Run {
