@@ -14,7 +14,7 @@ use anyhow::{Context as _, Result};
 use observer_common::{
     layout::Config,
     names::{HOOKS, hook},
-    task::{Task, crossing, state},
+    task::{Task, crossing, flag, state},
 };
 
 use self::{own::OwnCost, target::Target};
@@ -210,8 +210,18 @@ impl Session {
     }
 
     /// The last snapshot of a session: also what only a second look takes in.
+    ///
+    /// A task that was reaped or joined may still stand before its last switch (`exit_notify` comes before
+    /// `do_task_dead`, kernel/exit.c), so the ends of those that are exiting are waited for, up to 0.1 s.
     pub fn finish(&mut self) -> Result<()> {
         self.snapshot()?;
+        for _ in 0..100 {
+            if !self.live.values().any(|account| account.task.has(flag::EXITING)) {
+                break;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(1));
+            self.snapshot()?;
+        }
         self.sweep()
     }
 
