@@ -106,6 +106,10 @@ pub struct Cpu {
     pub clock_updated_ns: u64,
     /// Calls of it that a skip request made void.
     pub clock_skipped: u64,
+    /// `clock_skipped` at the last switch.
+    pub clock_skipped_mark: u64,
+    /// Switches at which a skip was requested and no void update was seen, or the other way round.
+    pub disagreed: u64,
     /// Switches at which both ways to the staleness were compared, how far they lay apart, and the most.
     pub compared: u64,
     /// See `compared`.

@@ -188,7 +188,7 @@ pub fn shift(cpu: &mut Cpu, now_ns: u64, rq: &RunQueue, requested: bool) -> Shif
         return Shift::default();
     }
     let stale_ns = if signed_ns < 0 { 0 } else { signed_ns as u64 };
-    compare(cpu, now_ns, stale_ns);
+    compare(cpu, now_ns, stale_ns, skipped);
     cpu.switches += 1;
     if !skipped {
         cpu.path_ns = cpu.path_ns - cpu.path_ns / 8 + stale_ns / 8;
@@ -199,16 +199,25 @@ pub fn shift(cpu: &mut Cpu, now_ns: u64, rq: &RunQueue, requested: bool) -> Shif
     Shift { skipped, skip_ns: stale_ns - path_ns, path_ns }
 }
 
+/// Forgets the void clock updates up to this switch.
+#[inline(always)]
+pub fn mark_clock(cpu: &mut Cpu) {
+    cpu.clock_skipped_mark = cpu.clock_skipped;
+}
+
 /// Holds the staleness by the offset against the one by the stamp of the last effective clock update, where
 /// there is one.
 #[inline(always)]
-fn compare(cpu: &mut Cpu, now_ns: u64, stale_ns: u64) {
+fn compare(cpu: &mut Cpu, now_ns: u64, stale_ns: u64, skipped: bool) {
     if cpu.clock_updated_ns == 0 {
         return;
     }
     let stamped_ns = now_ns.saturating_sub(cpu.clock_updated_ns);
     let apart_ns = stamped_ns.abs_diff(stale_ns);
     cpu.compared += 1;
+    if (cpu.clock_skipped != cpu.clock_skipped_mark) != skipped {
+        cpu.disagreed += 1;
+    }
     cpu.compared_apart_ns += apart_ns;
     if apart_ns > cpu.compared_max_ns {
         cpu.compared_max_ns = apart_ns;

@@ -222,7 +222,10 @@ fn the_shift_follows_the_policy() {
         let (stops, skips, _) = traced(policy);
         skips as f64 / stops as f64
     };
-    let shares = [share("other"), share("batch"), share("idle"), share("fifo")];
+    // Whoever else wants the CPU ends slices, which asks for skips too: with BATCH and IDLE up to half of all
+    // switches on a busy machine. So the least of three runs counts.
+    let least = |policy| (0..3).map(|_| share(policy)).fold(1.0, f64::min);
+    let shares = [share("other"), least("batch"), least("idle"), least("fifo")];
     println!("skips per stop, other, batch, idle, fifo: {shares:.3?}");
     let [other, batch, idle, fifo] = shares;
     assert!(fifo < 0.01, "equal priorities do not preempt");
@@ -230,7 +233,7 @@ fn the_shift_follows_the_policy() {
         eprintln!("SKIPPED: this kernel does not skip clock updates between equals");
         return;
     }
-    assert!(other > 0.8 && other > batch && batch > fifo && idle < other / 2.0, "{shares:?}");
+    assert!(other > 0.8 && batch < other / 2.0 && idle < other / 10.0, "{shares:?}");
 }
 
 #[test]
@@ -254,6 +257,28 @@ fn what_the_tracee_loses_the_tracer_gains() {
     let tolerance_ns = taken_ns / 10 + 200_000;
     assert!((gain_ns - taken_ns).abs() <= tolerance_ns, "gain {gain_ns}, taken {taken_ns}");
     assert!((loss_ns - taken_ns).abs() <= tolerance_ns, "loss {loss_ns}, taken {taken_ns}");
+}
+
+#[test]
+#[ignore = "root"]
+fn two_ways_to_a_skipped_clock_agree() {
+    let arguments = ["ptrace", "--syscalls", "5000", "--work-us", "0"];
+    let run = workload(&["--hooks", "auto,update_rq_clock"], &arguments);
+    assert_pairs_add_up(&run);
+    let count = |field| number(&run.trailer, field).expect("counted");
+    let compared = count("clocks_compared");
+    if compared == 0.0 {
+        let hook = run.header["hooks"]
+            .as_array()
+            .and_then(|hooks| hooks.iter().find(|hook| hook["name"] == "update_rq_clock"))
+            .expect("in the table");
+        assert_ne!(hook["state"], "active", "it is there, so it must compare");
+        eprintln!("SKIPPED: update_rq_clock cannot be met here: {}", hook["reason"]);
+        return;
+    }
+    let (apart_ns, disagreed) = (count("clocks_apart_ns") / compared, count("clocks_disagreed"));
+    println!("{compared} switches: {apart_ns:.0} ns apart on average, {disagreed} disagreed");
+    assert!(disagreed <= compared * 0.01, "{disagreed} of {compared} switches");
 }
 
 #[test]

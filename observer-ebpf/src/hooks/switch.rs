@@ -48,6 +48,7 @@ fn switched(cpu: &mut Cpu, preempt: bool, prev: Ptr, next: Ptr, prev_state: u64)
 
     if cpu.slot | next_slot == NO_SLOT {
         // Nobody here is observed: the flag test that it costs. Only idle or not idle is told apart.
+        switch::mark_clock(cpu);
         if cpu.owner != next_kind as u32 || cpu.since_ns == 0 {
             switch::pass(cpu, next_kind, maps::now_ns());
         }
@@ -100,6 +101,7 @@ fn switched(cpu: &mut Cpu, preempt: bool, prev: Ptr, next: Ptr, prev_state: u64)
         None => switch::yield_to(cpu, next_kind, &at),
     }
     cpu.handover = left;
+    switch::mark_clock(cpu);
 }
 
 /// The clocks at this switch, and what it shifts.

@@ -237,6 +237,8 @@ pub struct Trailer {
     pub clock_backwards: u64,
     /// Switches at which both ways to a clock's staleness were compared (`--hooks auto,update_rq_clock`).
     pub clocks_compared: u64,
+    /// Of them, those at which only one of both ways saw a skip.
+    pub clocks_disagreed: u64,
     /// How far they lay apart, all together.
     pub clocks_apart_ns: u64,
     /// The most.

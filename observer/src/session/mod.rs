@@ -16,7 +16,7 @@ use anyhow::{Context as _, Result};
 use observer_common::{
     layout::Config,
     names::{HOOKS, hook},
-    task::{Task, crossing, state},
+    task::{Task, crossing, flag, state},
 };
 
 use self::{
@@ -270,8 +270,18 @@ impl Session {
     }
 
     /// The last snapshot of a session: also what only a second look takes in.
+    ///
+    /// A task that was reaped or joined may still stand before its last switch (`exit_notify` comes before
+    /// `do_task_dead`, kernel/exit.c), so the ends of those that are exiting are waited for, up to 0.1 s.
     pub fn finish(&mut self) -> Result<()> {
         self.snapshot()?;
+        for _ in 0..100 {
+            if !self.live.values().any(|account| account.task.has(flag::EXITING)) {
+                break;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(1));
+            self.snapshot()?;
+        }
         self.sweep()?;
         self.read_pairs()
     }
@@ -326,6 +336,7 @@ impl Session {
             trailer.map_full += cpu.map_full;
             trailer.pairs_folded += cpu.pairs_folded;
             trailer.clocks_compared += cpu.compared;
+            trailer.clocks_disagreed += cpu.disagreed;
             trailer.clocks_apart_ns += cpu.compared_apart_ns;
             trailer.clocks_apart_max_ns = trailer.clocks_apart_max_ns.max(cpu.compared_max_ns);
             trailer.clock_backwards += cpu.clock_backwards;

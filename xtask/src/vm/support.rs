@@ -45,7 +45,7 @@ fn is_x86_vector(hook: &str) -> bool {
 }
 
 /// Major and minor number of a release such as `6.12.117+deb13-cloud-amd64`.
-fn version(release: &str) -> (u32, u32) {
+pub fn version(release: &str) -> (u32, u32) {
     let mut numbers = release.split(['.', '-', '+']).map(|part| part.parse().unwrap_or(0));
     (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
 }

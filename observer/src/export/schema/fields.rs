@@ -367,6 +367,11 @@ const TRAILER: &[Field] = &[
         Natural(COUNT),
         "Switches at which both ways to a clock's staleness were compared (--hooks auto,update_rq_clock).",
     ),
+    field(
+        "clocks_disagreed",
+        Natural(COUNT),
+        "Of them, those at which only one of both ways saw a skip.",
+    ),
     field("clocks_apart_ns", Natural(NS), "How far these lay apart, all together."),
     field("clocks_apart_max_ns", Natural(NS), "The most that they lay apart."),
     field("clock_jumps", Natural(COUNT), "Switches whose clocks had jumped."),

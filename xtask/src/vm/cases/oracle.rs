@@ -1,36 +1,62 @@
 //! The independent oracle: on a `nohz_full` CPU the kernel itself takes the time at each border between user and
 //! system (`vtime`, kernel/sched/cputime.c), and its raw `utime` and `stime` are exact but for what it has not booked
 //! yet, up to a tick each. observer's split must agree with that.
+//!
+//! The kernel's border lies between the first kernel instruction and the first hook (`enter_from_user_mode`,
+//! kernel/entry/common.c), observer's at the user's own instruction. In a loop of empty syscalls or faults that
+//! difference alone is a good part of the time, in an emulated machine the more: there the kernel's user time must
+//! lie between the measured one with and without the cost of the borders.
 
 use anyhow::{Result, ensure};
 
-use super::{Case, Counts, ONE_PASSED, Outcome, exit_zero, observed};
-use crate::vm::records::{Records, number};
+use serde_json::Value;
+
+use super::{Case, Counts, ONE_PASSED, Outcome, exit_zero, observed, observer};
+use crate::vm::{
+    records::{FILE, Records, number},
+    support,
+};
 
 /// The CPU of `nohz_full=1`. observer runs there too, so that its calibration meets the same borders: with
 /// context tracking they cost more than elsewhere.
 const THERE: &str = "taskset 2";
 /// Share of the time on the CPU.
 const TOLERANCE: f64 = 0.01;
+/// Tasks below this are too short to be judged.
+const LONG_TICKS: f64 = 40.0;
 
 pub fn cases() -> Vec<Case> {
+    let reads = format!(
+        "{THERE} observer run --format jsonl -o {FILE} -- dd if=/dev/zero of=/dev/null bs=1M count=2000"
+    );
+    let ptraced = |name, options, check| {
+        observed(name, THERE, &format!("ptrace --policy other --cpu 1 {options}"), check)
+    };
     vec![
-        observed("vtime-spin", THERE, "spin --ms 1000 --cpu 1", agrees),
-        observed("vtime-syscalls", THERE, "syscalls --ms 1000 --cpu 1", agrees),
-        observed("vtime-faults", THERE, "faults --pages 50000 --cpu 1", agrees),
-        observed("vtime-mixed", THERE, "mixed --ms 1000 --work-us 20 --cpu 1", agrees),
-        observed(
-            "vtime-ptraced",
-            THERE,
-            "ptrace --policy other --syscalls 5000 --work-us 50 --cpu 1",
-            |outcome| agrees(outcome).and_then(|_| sum_is_shifted(outcome)),
-        ),
+        observed("vtime-spin", THERE, "spin --ms 1500 --cpu 1", agrees),
+        observed("vtime-mixed", THERE, "mixed --ms 1500 --work-us 500 --cpu 1", agrees),
+        observer("vtime-reads", &reads, &[FILE], agrees),
+        ptraced("vtime-ptraced", "--syscalls 1500 --work-us 500", agrees),
+        observed("vtime-syscalls", THERE, "syscalls --ms 1000 --cpu 1", brackets),
+        observed("vtime-faults", THERE, "faults --pages 50000 --cpu 1", brackets),
+        ptraced("vtime-sum", "--syscalls 5000 --work-us 50", |outcome| {
+            brackets(outcome).and_then(|_| sum_is_shifted(outcome))
+        }),
     ]
 }
 
-/// Every task that ran for long enough: measured against raw, within [`TOLERANCE`] of its time on the CPU, and the tick
-/// that the kernel may not have booked yet.
+/// Every task that ran for long: measured against raw, within [`TOLERANCE`] of its time on the CPU, and the tick that
+/// the kernel may not have booked yet.
 fn agrees(outcome: &Outcome) -> Result<Counts> {
+    judge(outcome, |_| Ok(0.0))
+}
+
+/// The same, with the borders' cost on either side.
+fn brackets(outcome: &Outcome) -> Result<Counts> {
+    judge(outcome, |task| number(task, "crossing_ns"))
+}
+
+fn judge(outcome: &Outcome, borders_ns: impl Fn(&Value) -> Result<f64>) -> Result<Counts> {
     exit_zero(outcome)?;
     let records = Records::of(outcome)?;
     records.check_identities()?;
@@ -40,28 +66,30 @@ fn agrees(outcome: &Outcome) -> Result<Counts> {
     let mut judged = 0;
     for task in &records.tasks {
         let oncpu_ns = number(task, "oncpu_ns")?;
-        if oncpu_ns < 20.0 * tick_ns {
+        if oncpu_ns < LONG_TICKS * tick_ns {
             continue;
         }
         judged += 1;
+        let slack_ns = TOLERANCE * oncpu_ns + tick_ns;
         let user_ns = number(task, "user_ns")?;
-        // On the kernel's side interrupts of user mode are system time.
+        // To the kernel everything else is system time, also an interrupt.
         let system_ns = oncpu_ns - user_ns;
-        let limit_ns = TOLERANCE * oncpu_ns + tick_ns;
-        for (what, measured_ns, raw_ns) in [
-            ("user", user_ns, number(task, "raw_utime_ns")?),
-            ("system", system_ns, number(task, "raw_stime_ns")?),
-        ] {
-            ensure!(
-                (measured_ns - raw_ns).abs() <= limit_ns,
-                "{what}: measured {:.3} ms, the kernel's clock {:.3} ms, of {:.3} ms on the CPU",
-                measured_ns / 1e6,
-                raw_ns / 1e6,
-                oncpu_ns / 1e6
-            );
-        }
+        let (raw_user_ns, raw_system_ns) =
+            (number(task, "raw_utime_ns")?, number(task, "raw_stime_ns")?);
+        let borders_ns = borders_ns(task)?;
+        let user = user_ns - slack_ns..=user_ns + borders_ns + slack_ns;
+        let system = system_ns - borders_ns - slack_ns..=system_ns + slack_ns;
+        ensure!(
+            user.contains(&raw_user_ns) && system.contains(&raw_system_ns),
+            "measured {:.3} ms user (borders {:.3}) and {:.3} system, the kernel's clock {:.3} and {:.3}",
+            user_ns / 1e6,
+            borders_ns / 1e6,
+            system_ns / 1e6,
+            raw_user_ns / 1e6,
+            raw_system_ns / 1e6,
+        );
     }
-    ensure!(judged > 0, "no task ran for {:.0} ms", 20.0 * tick_ns / 1e6);
+    ensure!(judged > 0, "no task ran for {LONG_TICKS} ticks");
     Ok(ONE_PASSED)
 }
 
@@ -75,31 +103,29 @@ fn sum_is_shifted(outcome: &Outcome) -> Result<Counts> {
     let raw_ns = number(tracee, "raw_utime_ns")? + number(tracee, "raw_stime_ns")?;
     let shift_ns = number(tracee, "delta_runtime_ns")?;
     let off_ns = reported_ns - raw_ns;
-    if records.header["preempt"] == "lazy" {
-        // Wakeups do not preempt: there is hardly a skip, and hardly a shift.
-        ensure!(
-            off_ns.abs() <= 0.02 * raw_ns + 2.0 * tick_ns,
-            "shifted on a lazy kernel: {tracee}"
-        );
-        return Ok(ONE_PASSED);
+    ensure!(
+        (off_ns - shift_ns).abs() <= 2.5 * tick_ns,
+        "getrusage's sum is off by {off_ns} ns, the ledger says {shift_ns}: {tracee}"
+    );
+    let release = records.header["kernel"].as_str().unwrap_or_default();
+    if support::version(release) <= (6, 12) {
+        // From 7.x on few wakeups between equals preempt: the sum agrees there with the ledger's small shift.
+        ensure!(off_ns.abs() > 0.02 * raw_ns, "getrusage's sum is not shifted: {tracee}");
     }
-    ensure!(off_ns < -0.02 * raw_ns, "getrusage's sum is not shifted: {tracee}");
-    ensure!((off_ns - shift_ns).abs() <= 2.0 * tick_ns, "{off_ns} is not {shift_ns}: {tracee}");
     Ok(ONE_PASSED)
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
+    use serde_json::json;
     use xtask::wire::End;
 
     use super::*;
-    use crate::vm::records::FILE;
 
     fn outcome(accounting: &str, task: Value) -> Outcome {
         let lines = [
             json!({"type": "header", "schema": "observer/1", "accounting": accounting,
-                "tick_ns": 4_000_000, "preempt": "full"}),
+                "tick_ns": 4_000_000, "kernel": "6.12.1"}),
             task,
             json!({"type": "trailer", "lost_events": 0, "map_full": 0, "clock_jumps": 0,
                 "missed_switches": 0}),
@@ -116,7 +142,7 @@ mod tests {
 
     fn task(raw_utime_ms: u64, reported_ms: u64) -> Value {
         json!({"type": "task", "tid": 7, "oncpu_ns": 1_000_000_000, "user_ns": 600_000_000,
-            "residual_ns": 0, "raw_utime_ns": raw_utime_ms * 1_000_000, "raw_stime_ns": 399_000_000,
+            "residual_ns": 0, "crossing_ns": 30_000_000, "raw_utime_ns": raw_utime_ms * 1_000_000, "raw_stime_ns": 399_000_000,
             "reported_user_ns": reported_ms * 1_000_000, "reported_system_ns": 0,
             "delta_runtime_ns": -200_000_000})
     }
@@ -126,6 +152,9 @@ mod tests {
         assert!(agrees(&outcome("vtime active", task(602, 800))).is_ok());
         assert!(agrees(&outcome("vtime active", task(620, 800))).is_err());
         assert!(agrees(&outcome("tick", task(602, 800))).is_err());
+        assert!(brackets(&outcome("vtime active", task(635, 800))).is_ok());
+        assert!(brackets(&outcome("vtime active", task(650, 800))).is_err());
+        assert!(brackets(&outcome("vtime active", task(580, 800))).is_err());
     }
 
     #[test]
