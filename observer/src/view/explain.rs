@@ -123,7 +123,11 @@ impl<'a> Paragraph<'a> {
                 ms(task.oncpu_ns),
             );
         } else {
-            text.push_str("its run time is right.");
+            let _ = write!(
+                text,
+                "its run time is right within {}.",
+                ms(task.delta_runtime_ns.unsigned_abs())
+            );
         }
         if let (Some(delta_ns), Some(user_ns)) = (task.delta_user_ns, task.user_ns)
             && matters(&self.report.header, delta_ns.unsigned_abs(), task.oncpu_ns)
@@ -229,7 +233,7 @@ impl<'a> Paragraph<'a> {
             let by = task.tracer_tid.map_or_else(String::new, |tid| format!(" by tracer {tid}"));
             let _ = write!(
                 text,
-                " It was stopped {} times{by}, for {} in all, which is no CPU time of its own.",
+                " It was stopped {} times{by}, for {} in all, which is no CPU time.",
                 task.ptrace_stops,
                 ms(task.ptrace_stopped_ns),
             );
