@@ -12,27 +12,14 @@ use crate::{
 /// The kernels from this one on know lazy preemption (`Kconfig.preempt`, 6.13).
 const LAZY: (u32, u32) = (6, 13);
 
-/// The last sentences of a paragraph.
-pub fn advice(paragraph: &Paragraph<'_>) -> String {
+/// What would make the kernel's report better; empty where nothing is known to.
+pub fn advice(paragraph: &Paragraph<'_>) -> Vec<String> {
     let mut ways: Vec<String> = Vec::new();
     if paragraph.total_matters {
         total(paragraph, &mut ways);
     }
     split(paragraph, &mut ways);
-    let mut text = if ways.is_empty() {
-        String::new()
-    } else {
-        format!("For a report that is nearer, {}. ", ways.join("; or "))
-    };
-    let residual_matters = paragraph.mechanism == Some(Mechanism::Residual);
-    text.push_str(if residual_matters {
-        "The measured column rests on the same switches: measure again before you trust it."
-    } else if paragraph.task.user_ns.is_some() {
-        "observer's measured columns do not depend on this: take user, system and total from there."
-    } else {
-        "observer's measured run time does not depend on this; user and system are not measured here."
-    });
-    text
+    ways
 }
 
 fn total(paragraph: &Paragraph<'_>, ways: &mut Vec<String>) {
