@@ -8,6 +8,7 @@ use crate::{
     bill::RunQueue,
     clock::ClockOffset,
     names::HOOKS,
+    switch::Handover,
     task::{Task, mode},
 };
 
@@ -33,6 +34,17 @@ pub mod owner {
 /// Slot 0 is nobody's: the CPU's owner is idle or an unobserved task.
 pub const NO_SLOT: u32 = 0;
 
+/// Runs by hook.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Runs(pub [u64; HOOKS]);
+
+impl Default for Runs {
+    fn default() -> Self {
+        Self([0; HOOKS])
+    }
+}
+
 /// The state of one CPU, written by that CPU alone (but for `request`, see [`crate::wakeup`]).
 #[repr(C, align(64))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -51,8 +63,8 @@ pub struct Cpu {
     pub request: u32,
     /// `sched_entry_tp` saw the request (1) or its absence (0) at the begin of the `__schedule` that runs.
     pub entry_request: u32,
-    /// Explicit padding.
-    pub _pad: u32,
+    /// What interrupted last: see [`crate::pair::origin`].
+    pub irq_origin: u32,
     /// Begin of the interval that is open, by our clock; 0 = no event yet.
     pub since_ns: u64,
     /// The first event, by our clock.
@@ -85,8 +97,27 @@ pub struct Cpu {
     pub missed_switches: u64,
     /// Address of the task that the last switch gave the CPU to; 0 = no switch yet.
     pub current: u64,
+    /// The wakee of the wakeup that runs on this CPU, by its address, and when that began.
+    pub waking: u64,
+    /// See `waking`.
+    pub waking_since_ns: u64,
+    /// When `update_rq_clock` last took effect on this run queue, by our clock; 0 = no hook sees it. Written by
+    /// whoever holds the run queue's lock.
+    pub clock_updated_ns: u64,
+    /// Calls of it that a skip request made void.
+    pub clock_skipped: u64,
+    /// Switches at which both ways to the staleness were compared, how far they lay apart, and the most.
+    pub compared: u64,
+    /// See `compared`.
+    pub compared_apart_ns: u64,
+    /// See `compared`.
+    pub compared_max_ns: u64,
+    /// What the last switch left to the ledger.
+    pub handover: Handover,
+    /// Events of pairs that found no room in the table: they are in the sum of the rest.
+    pub pairs_folded: u64,
     /// Runs by hook, those that found nothing to do included.
-    pub runs: [u64; HOOKS],
+    pub runs: Runs,
 }
 
 impl Cpu {

@@ -2,15 +2,17 @@
 
 use crate::{
     cpu::Cpu,
+    pair::origin,
     task::{Task, crossing, mode},
 };
 
 /// The deepest nesting that is believed; beyond it exits were lost.
 pub const DEPTH_MAX: u32 = 8;
 
-/// A hard interrupt begins.
+/// A hard interrupt begins. `origin`: see [`origin`].
 #[inline(always)]
-pub fn hard_enter(cpu: &mut Cpu, task: Option<&mut Task>, now_ns: u64) {
+pub fn hard_enter(cpu: &mut Cpu, task: Option<&mut Task>, now_ns: u64, origin: u32) {
+    cpu.irq_origin = origin;
     let from_user = !cpu.in_interrupt() && cpu.base_mode == mode::USER as u32;
     book(cpu, task, now_ns, from_user);
     deeper(&mut cpu.hardirq, &mut cpu.unmatched);
@@ -23,9 +25,10 @@ pub fn hard_exit(cpu: &mut Cpu, task: Option<&mut Task>, now_ns: u64) {
     shallower(&mut cpu.hardirq, &mut cpu.unmatched);
 }
 
-/// A soft interrupt begins.
+/// A soft interrupt begins. `vector`: its number (include/linux/interrupt.h).
 #[inline(always)]
-pub fn soft_enter(cpu: &mut Cpu, task: Option<&mut Task>, now_ns: u64) {
+pub fn soft_enter(cpu: &mut Cpu, task: Option<&mut Task>, now_ns: u64, vector: u32) {
+    cpu.irq_origin = origin::SOFTIRQ + (vector & 0xf);
     book(cpu, task, now_ns, false);
     deeper(&mut cpu.softirq, &mut cpu.unmatched);
 }

@@ -35,6 +35,18 @@ pub struct Layout {
     pub task_ptrace: u64,
     /// `task_struct.ptrace_message`, 8 bytes.
     pub task_ptrace_message: u64,
+    /// `task_struct.exit_code`, 4 bytes: in a ptrace stop, what the tracer will read.
+    pub task_exit_code: u64,
+    /// `task_struct.last_siginfo`, a pointer.
+    pub task_siginfo: u64,
+    /// `task_struct.cgroups`.
+    pub task_cgroups: u64,
+    /// `css_set.dfl_cgrp`.
+    pub css_set_cgroup: u64,
+    /// `cgroup.kn`.
+    pub cgroup_kn: u64,
+    /// `kernfs_node.id`, 8 bytes: the inode number of the folder.
+    pub kernfs_id: u64,
     /// `task_struct.parent`.
     pub task_parent: u64,
     /// `task_struct.real_parent`.
@@ -90,6 +102,12 @@ impl Layout {
         task_exit_state: ABSENT,
         task_ptrace: ABSENT,
         task_ptrace_message: ABSENT,
+        task_exit_code: ABSENT,
+        task_siginfo: ABSENT,
+        task_cgroups: ABSENT,
+        css_set_cgroup: ABSENT,
+        cgroup_kn: ABSENT,
+        kernfs_id: ABSENT,
         task_parent: ABSENT,
         task_real_parent: ABSENT,
         task_stack: ABSENT,
@@ -144,6 +162,10 @@ pub struct Config {
     pub child_in_user: u64,
     /// observer's own process: never observed by `all`, `by_comm` or `by_cgroup`.
     pub self_tgid: u64,
+    /// Keep pairs.
+    pub pairs: u64,
+    /// Number of `sched_yield` on this architecture.
+    pub yield_number: u64,
     /// Size of a kernel stack, for kernels without `bpf_task_pt_regs`.
     pub stack_size: u64,
 }
@@ -160,6 +182,8 @@ impl Config {
         follow: 0,
         child_in_user: 0,
         self_tgid: 0,
+        pairs: 0,
+        yield_number: 0,
         stack_size: 0,
     };
 }

@@ -13,6 +13,8 @@
 //! | [`syscall`] | `sys_enter`, `sys_exit`: the border between user and system |
 //! | [`fault`] | user page faults |
 //! | [`irq`] | hardirq and softirq |
+//! | [`pair`] | who woke whom, and whose time went to whom |
+//! | [`ptrace`] | stops by kind, tracer and tracee |
 //! | [`lifecycle`] | fork, exec, exit, and tasks that exist already |
 //!
 //! [`cpu::Cpu`] and [`task::Task`] hold the books; [`bill`] holds the kernel's own figures and
@@ -29,9 +31,12 @@ pub mod cputime;
 pub mod fault;
 pub mod glob;
 pub mod irq;
+pub mod latency;
 pub mod layout;
 pub mod lifecycle;
 pub mod names;
+pub mod pair;
+pub mod ptrace;
 pub mod switch;
 pub mod syscall;
 pub mod task;
@@ -57,5 +62,8 @@ mod pod {
         crate::layout::Layout,
         crate::layout::Config,
         crate::glob::Glob,
+        crate::pair::PairKey,
+        crate::pair::Pair,
+        crate::ptrace::Trace,
     );
 }

@@ -10,6 +10,14 @@ pub const SLOTS: &str = "SLOTS";
 pub const FREE: &str = "FREE";
 /// Ring of slots whose task has ended.
 pub const ENDED: &str = "ENDED";
+/// Map of [`crate::pair::Pair`], by [`crate::pair::PairKey`].
+pub const PAIRS: &str = "PAIRS";
+/// Map of [`crate::ptrace::Trace`], by [`crate::pair::PairKey`].
+pub const TRACES: &str = "TRACES";
+/// By CPU number: what found no room in [`PAIRS`].
+pub const OTHER_PAIRS: &str = "OTHER_PAIRS";
+/// By CPU number: what found no room in [`TRACES`].
+pub const OTHER_TRACES: &str = "OTHER_TRACES";
 /// Ids to observe: see [`target`].
 pub const TARGETS: &str = "TARGETS";
 /// The compiled name pattern, one [`crate::glob::Glob`].
@@ -108,6 +116,18 @@ hooks! {
     READ = 30, "read_cpu";
     /// `__schedule` ends, in the context of the task that it gave the CPU to.
     LEAVE = 31, "sched_leave";
+    /// One task stops, another runs: whose time went to whom.
+    PAIRS = 32, "switch_pairs";
+    /// A wakeup has decided whether it preempts.
+    PREEMPT = 33, "wakeup_preempt";
+    /// A run queue's clock is updated.
+    CLOCK = 34, "clock_update";
+    /// A ptrace stop begins.
+    STOP_ENTER = 35, "stop_enter";
+    /// It ends.
+    STOP_LEAVE = 36, "stop_leave";
+    /// A page fault was handled.
+    FAULT_DONE = 37, "fault_done";
 }
 
 #[cfg(test)]
@@ -126,6 +146,6 @@ mod tests {
     fn indices_follow_the_table() {
         assert_eq!(PROGRAMS[hook::SWITCH], "sched_switch");
         assert_eq!(PROGRAMS[hook::READ], "read_cpu");
-        assert_eq!(HOOKS, hook::LEAVE + 1);
+        assert_eq!(HOOKS, hook::FAULT_DONE + 1);
     }
 }

@@ -7,6 +7,7 @@ use crate::{
     bill::{Bill, RQCF_ACT_SKIP, RunQueue},
     clock::JUMP_NS,
     cpu::{Cpu, NO_SLOT, owner},
+    ptrace::Stop,
     task::{Task, crossing, flag, mode, state},
 };
 
@@ -73,6 +74,9 @@ pub struct Departure {
     pub state: u64,
     /// Where it came into the kernel.
     pub place: Place,
+    /// Its state says that it sleeps, yet a pending signal keeps it runnable (`signal_pending_state` in
+    /// `__schedule`): no sleep and no stop.
+    pub kept: bool,
     /// Its tracer's tid; 0 = none.
     pub tracer_tid: u32,
     /// The kernel's bill, closed a moment ago.
@@ -88,6 +92,52 @@ pub struct Arrival {
     pub place: Place,
     /// The kernel's bill, not yet running again.
     pub bill: Bill,
+}
+
+/// What a switch leaves to the ledger of pairs, which is a program of its own: it runs after this one, for the
+/// same event, and only where pairs are wanted.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Handover {
+    /// Time of the switch; 0 = nothing is left to do.
+    pub now_ns: u64,
+    /// See [`Shift`].
+    pub skip_ns: u64,
+    /// See [`Shift`].
+    pub path_ns: u64,
+    /// Slots of both sides; [`NO_SLOT`] for one that is not observed.
+    pub prev_slot: u32,
+    /// See `prev_slot`.
+    pub next_slot: u32,
+    /// Why its clock update was skipped: see [`crate::pair::reason`].
+    pub reason: u32,
+    /// See [`handover`].
+    pub flags: u32,
+}
+
+/// Bits of [`Handover::flags`].
+pub mod handover {
+    /// The clock update was skipped.
+    pub const SKIPPED: u32 = 1 << 0;
+    /// The previous task could have run on.
+    pub const RUNNABLE: u32 = 1 << 1;
+    /// The previous task begins a ptrace stop.
+    pub const STOPS: u32 = 1 << 2;
+    /// The next task was in a ptrace stop.
+    pub const RESUMES: u32 = 1 << 3;
+}
+
+impl Handover {
+    /// What the switch moved.
+    #[must_use]
+    #[inline(always)]
+    pub fn shift(&self) -> Shift {
+        Shift {
+            skipped: self.flags & handover::SKIPPED != 0,
+            skip_ns: self.skip_ns,
+            path_ns: self.path_ns,
+        }
+    }
 }
 
 /// Notes who has the CPU after this switch; true if the one before it was missed, `prev` not being who had it.
@@ -138,6 +188,7 @@ pub fn shift(cpu: &mut Cpu, now_ns: u64, rq: &RunQueue, requested: bool) -> Shif
         return Shift::default();
     }
     let stale_ns = if signed_ns < 0 { 0 } else { signed_ns as u64 };
+    compare(cpu, now_ns, stale_ns);
     cpu.switches += 1;
     if !skipped {
         cpu.path_ns = cpu.path_ns - cpu.path_ns / 8 + stale_ns / 8;
@@ -148,12 +199,29 @@ pub fn shift(cpu: &mut Cpu, now_ns: u64, rq: &RunQueue, requested: bool) -> Shif
     Shift { skipped, skip_ns: stale_ns - path_ns, path_ns }
 }
 
+/// Holds the staleness by the offset against the one by the stamp of the last effective clock update, where
+/// there is one.
+#[inline(always)]
+fn compare(cpu: &mut Cpu, now_ns: u64, stale_ns: u64) {
+    if cpu.clock_updated_ns == 0 {
+        return;
+    }
+    let stamped_ns = now_ns.saturating_sub(cpu.clock_updated_ns);
+    let apart_ns = stamped_ns.abs_diff(stale_ns);
+    cpu.compared += 1;
+    cpu.compared_apart_ns += apart_ns;
+    if apart_ns > cpu.compared_max_ns {
+        cpu.compared_max_ns = apart_ns;
+    }
+}
+
 /// Ends the run of an observed task. The CPU has no owner of its own until [`arrive`] or [`yield_to`].
 #[inline(always)]
 pub fn depart(cpu: &mut Cpu, task: &mut Task, at: &Moment, from: &Departure) {
     task.begin();
     leave_interrupts(cpu);
-    let traced = !from.involuntary && from.state & TASK_TRACED != 0;
+    let stays = from.involuntary || from.kept;
+    let traced = !stays && from.state & TASK_TRACED != 0;
     let interval = departing_mode(cpu, task, from, traced);
     cpu.charge_as(at.now_ns, Some(task), interval);
     task.base_mode = next_mode(cpu, task, from, traced) as u32;
@@ -161,22 +229,23 @@ pub fn depart(cpu: &mut Cpu, task: &mut Task, at: &Moment, from: &Departure) {
         task.ptrace_stops += 1;
         task.stopped_since_ns = at.now_ns;
         task.set(flag::STOPPED);
-        if from.tracer_tid != 0 {
-            task.tracer_tid = from.tracer_tid;
-        }
+        task.stop = Stop::default();
+        task.tracer_tid = from.tracer_tid;
+    } else if !stays && from.state & TASK_STOPPED != 0 {
+        task.job_stops += 1;
+        task.job_stopped_since_ns = at.now_ns;
     }
-    if !from.involuntary {
+    if !from.involuntary && !task.has(flag::STOP_TIMED) {
         task.clear(flag::STOP_SEEN);
     }
     settle(task, at, &from.bill);
     shift_out(task, &at.shift);
     if from.involuntary {
         task.switches_involuntary += 1;
-        task.wait_since_ns = at.now_ns;
     } else {
         task.switches_voluntary += 1;
-        task.wait_since_ns = 0;
     }
+    task.wait_since_ns = if stays { at.now_ns } else { 0 };
     if from.state & TASK_DEAD != 0 {
         task.state = state::EXITED;
     }
@@ -213,10 +282,8 @@ pub fn arrive(cpu: &mut Cpu, task: &mut Task, at: &Moment, to: &Arrival) {
     if task.base_mode == mode::USER as u32 && task.updated_ns != 0 {
         task.cross(kind);
     }
-    if task.has(flag::STOPPED) {
-        end_stop(task, at.now_ns);
-        task.clear(flag::STOPPED);
-    }
+    end_stop(task, at.now_ns);
+    task.clear(flag::STOPPED);
     task.left_out_mark_ns = at.left_out_ns;
     if at.shift.skipped {
         task.skip_in += 1;
@@ -280,12 +347,18 @@ pub(crate) fn base(task: &mut Task, bill: &Bill, place: Place) {
     } as u32;
 }
 
-/// Closes the ptrace stop that is open, if any.
+/// Closes the stop that is open, if any.
 #[inline(always)]
-pub(crate) fn end_stop(task: &mut Task, now_ns: u64) {
+pub fn end_stop(task: &mut Task, now_ns: u64) {
     if task.stopped_since_ns != 0 {
-        task.stopped_ns += now_ns.saturating_sub(task.stopped_since_ns);
+        task.stop.length_ns = now_ns.saturating_sub(task.stopped_since_ns);
+        task.stop.resumed_ns = now_ns;
+        task.stopped_ns += task.stop.length_ns;
         task.stopped_since_ns = 0;
+    }
+    if task.job_stopped_since_ns != 0 {
+        task.job_stopped_ns += now_ns.saturating_sub(task.job_stopped_since_ns);
+        task.job_stopped_since_ns = 0;
     }
 }
 

@@ -6,10 +6,11 @@ use crate::{
     task::{Task, crossing, flag, mode},
 };
 
-/// The body of a syscall begins.
+/// The body of a syscall begins. `number`: as this architecture counts them.
 #[inline(always)]
-pub fn enter(cpu: &mut Cpu, task: &mut Task, now_ns: u64) {
+pub fn enter(cpu: &mut Cpu, task: &mut Task, now_ns: u64, number: u32) {
     task.begin();
+    task.syscall = number;
     leave_interrupts(cpu);
     if cpu.base_mode != mode::SYSTEM as u32 {
         task.cross(crossing::SYSCALL);

@@ -1,6 +1,6 @@
 //! The account of one task.
 
-use crate::{bill::Bill, glob::COMM_LEN};
+use crate::{bill::Bill, glob::COMM_LEN, pair::Wake, ptrace::Stop};
 
 /// What a CPU was doing for a task.
 pub mod mode {
@@ -66,6 +66,8 @@ pub mod flag {
     pub const FOLLOW: u32 = 1 << 6;
     /// Began while observed (by fork), so its bill begins at zero.
     pub const BORN: u32 = 1 << 7;
+    /// The begin of this stop was seen by a hook of its own, and its end will be.
+    pub const STOP_TIMED: u32 = 1 << 9;
     /// An evidence of this stop was booked already (its waker call); the switch-out must not count it again.
     pub const STOP_SEEN: u32 = 1 << 8;
 }
@@ -105,6 +107,12 @@ pub struct Task {
     pub cpu: u32,
     /// The mode it goes on with at the next switch-in.
     pub base_mode: u32,
+    /// Number of the last syscall whose entry was seen.
+    pub syscall: u32,
+    /// Explicit padding.
+    pub _pad: u32,
+    /// The cgroup (version 2) it was last seen in (`kernfs_node.id`); 0 = not known.
+    pub cgroup_id: u64,
 
     /// Measured time by [`mode`].
     pub mode_ns: [u64; mode::COUNT],
@@ -156,6 +164,19 @@ pub struct Task {
     pub stopped_ns: u64,
     /// Begin of the stop that is open; 0 = not stopped.
     pub stopped_since_ns: u64,
+    /// The last stop.
+    pub stop: Stop,
+    /// Job-control stops (SIGSTOP and its like, not traced).
+    pub job_stops: u64,
+    /// Time in those that ended.
+    pub job_stopped_ns: u64,
+    /// Begin of the one that is open; 0 = none.
+    pub job_stopped_since_ns: u64,
+
+    /// The wakeup that the task has still to answer by running.
+    pub wake: Wake,
+    /// Its own time inside the wakeups that it made, where their end was seen.
+    pub wakeup_cost_ns: u64,
 
     /// When the account was opened, by our clock.
     pub opened_ns: u64,
@@ -163,7 +184,7 @@ pub struct Task {
     pub updated_ns: u64,
 }
 
-const _: () = assert!(size_of::<Task>() == 400, "no implicit padding");
+const _: () = assert!(size_of::<Task>() == 560, "no implicit padding");
 
 impl Task {
     /// On-CPU time so far.

@@ -5,8 +5,9 @@
 //! CPU, and so sees whether the next clock update was asked to be skipped.
 
 use crate::{
-    bill::{RQCF_REQ_SKIP, RunQueue},
+    bill::{RQCF_ACT_SKIP, RQCF_REQ_SKIP, RunQueue},
     cpu::Cpu,
+    pair::Wake,
     switch::{Place, TASK_TRACED, end_stop, stops_inside},
     task::{Task, crossing, flag, mode},
 };
@@ -70,12 +71,35 @@ fn evidence(cpu: &mut Cpu, waker: &mut Task, now_ns: u64, seen: &Waker) {
     }
 }
 
-/// An observed task is being woken.
+/// An observed task is being woken. The one that it has not answered yet, if any, is the caller's to book first.
 #[inline(always)]
-pub fn woken(wakee: &mut Task, now_ns: u64) {
+pub fn woken(wakee: &mut Task, wake: &Wake) {
     wakee.wakeups += 1;
+    wakee.wake = *wake;
     // The flag stays until the switch-in: it says in which mode the task goes on.
-    end_stop(wakee, now_ns);
+    end_stop(wakee, wake.since_ns);
+}
+
+/// A wakeup begins on this CPU.
+#[inline(always)]
+pub fn begin(cpu: &mut Cpu, wakee: u64, now_ns: u64) {
+    cpu.waking = wakee;
+    cpu.waking_since_ns = now_ns;
+}
+
+/// The wakee is on its run queue: what the wakeup cost, if it began on this CPU.
+///
+/// One that is delivered through another CPU's wakelist ends there (`sched_ttwu_pending`), and its cost is not
+/// known here.
+#[must_use]
+#[inline(always)]
+pub fn end(cpu: &mut Cpu, wakee: u64, now_ns: u64) -> Option<u64> {
+    if wakee == 0 || cpu.waking != wakee {
+        return None;
+    }
+    cpu.waking = 0;
+    // Not zero: that would mean that it was not seen.
+    Some(now_ns.saturating_sub(cpu.waking_since_ns).max(1))
 }
 
 /// An observed task was put on a run queue.
@@ -83,6 +107,16 @@ pub fn woken(wakee: &mut Task, now_ns: u64) {
 pub fn enqueued(wakee: &mut Task, now_ns: u64) {
     if wakee.wait_since_ns == 0 {
         wakee.wait_since_ns = now_ns;
+    }
+}
+
+/// `update_rq_clock` is called for a run queue whose lock is held.
+#[inline(always)]
+pub fn clock_update(target: &mut Cpu, now_ns: u64, update_flags: u32) {
+    if update_flags & RQCF_ACT_SKIP != 0 {
+        target.clock_skipped += 1;
+    } else {
+        target.clock_updated_ns = now_ns;
     }
 }
 

@@ -73,7 +73,8 @@ pub fn tid(task: Ptr) -> u32 {
     load(task, offset!(task_pid))
 }
 
-/// The current task, typed.
+/// The current task, typed: 5.11 and later. Reached only where [`Config::has_task_regs`] (5.15) or the hook
+/// itself (6.18) says that the kernel is as new.
 #[inline(always)]
 pub fn current() -> Ptr {
     // SAFETY: a helper without arguments.
@@ -95,6 +96,17 @@ pub fn state(task: Ptr) -> u64 {
     } else {
         load(task, offset!(task_state))
     }
+}
+
+/// State of the current task, and where it came into the kernel.
+#[inline(always)]
+pub fn current_state_and_place() -> (u64, Place) {
+    if config!(has_task_regs) != 0 {
+        let current = current();
+        return (state(current), place(current));
+    }
+    let current = current_address();
+    (by_number::state(current), by_number::place(current))
 }
 
 /// True when the task runs on some CPU.
@@ -134,14 +146,74 @@ pub fn tgid(task: Ptr) -> u32 {
     load(task, offset!(task_tgid))
 }
 
-/// The tracer's tid, if the task is traced (`PT_PTRACED`); then `parent` is the tracer thread (`ptrace_link`).
+/// The tracer, if the task is traced (`PT_PTRACED`), else null: then `parent` is the tracer thread
+/// (`ptrace_link`).
+#[inline(always)]
+pub fn tracer(task: Ptr) -> Ptr {
+    if load_or::<u32>(task, offset!(task_ptrace), 0) & 1 == 0 {
+        return core::ptr::null();
+    }
+    load_or(task, offset!(task_parent), core::ptr::null())
+}
+
+/// The tracer's tid; 0 = none.
 #[inline(always)]
 pub fn tracer_tid(task: Ptr) -> u32 {
-    if load_or::<u32>(task, offset!(task_ptrace), 0) & 1 == 0 {
+    let tracer = tracer(task);
+    if tracer.is_null() { 0 } else { tid(tracer) }
+}
+
+/// In a ptrace stop: what the tracer will read, without the shift.
+#[inline(always)]
+pub fn exit_code(task: Ptr) -> u32 {
+    load_or(task, offset!(task_exit_code), 0)
+}
+
+/// In a ptrace stop: the event's message.
+#[inline(always)]
+pub fn ptrace_message(task: Ptr) -> u64 {
+    load_or(task, offset!(task_ptrace_message), 0)
+}
+
+/// In a ptrace stop: true but for a group stop of a task that was attached to.
+#[inline(always)]
+pub fn has_siginfo(task: Ptr) -> bool {
+    load_or(task, offset!(task_siginfo), 1_u64) != 0
+}
+
+/// `start_boottime`, ns.
+#[inline(always)]
+pub fn start_ns(task: Ptr) -> u64 {
+    load_or(task, offset!(task_start), 0)
+}
+
+/// `PF_*` flags.
+#[inline(always)]
+pub fn flags(task: Ptr) -> u32 {
+    load_or(task, offset!(task_flags), 0)
+}
+
+/// The cgroup (version 2) of a task: the inode number of its folder; 0 where it cannot be read.
+#[inline(always)]
+pub fn cgroup_id(task: Ptr) -> u64 {
+    let set: Ptr = load_or(task, offset!(task_cgroups), core::ptr::null());
+    if set.is_null() {
         return 0;
     }
-    let tracer: Ptr = load_or(task, offset!(task_parent), core::ptr::null());
-    if tracer.is_null() { 0 } else { load(tracer, offset!(task_pid)) }
+    let cgroup: Ptr = load_or(set, offset!(css_set_cgroup), core::ptr::null());
+    if cgroup.is_null() {
+        return 0;
+    }
+    let node: Ptr = load_or(cgroup, offset!(cgroup_kn), core::ptr::null());
+    if node.is_null() { 0 } else { load_or(node, offset!(kernfs_id), 0) }
+}
+
+/// A name by two loads: cheaper than the helper, on a typed task.
+#[inline(always)]
+pub fn load_comm(task: Ptr, comm: &mut [u8; COMM_LEN]) {
+    let halves: [u64; 2] = [load(task, offset!(task_comm)), load(task, offset!(task_comm) + 8)];
+    comm[..8].copy_from_slice(&halves[0].to_ne_bytes());
+    comm[8..].copy_from_slice(&halves[1].to_ne_bytes());
 }
 
 /// The kernel's bill. `prev_cputime` is not there with `VIRT_CPU_ACCOUNTING_NATIVE`.
@@ -197,24 +269,34 @@ pub fn place(task: Ptr) -> Place {
     if offset!(regs_syscall) == ABSENT {
         return Place::Unknown;
     }
-    let (number, result) = if config!(has_task_regs) != 0 {
-        // SAFETY: the helper takes a typed task pointer, which the verifier checks.
-        let regs = unsafe { bpf_task_pt_regs(task.cast_mut().cast()) } as Ptr;
-        if regs.is_null() {
-            return Place::Unknown;
-        }
-        registers(|offset| load(regs, offset), |offset| load(regs, offset))
-    } else {
-        let stack: u64 = load_or(task, offset!(task_stack), 0);
-        if stack == 0 {
-            return Place::Unknown;
-        }
-        let regs = stack + config!(stack_size) - offset!(regs_size);
-        registers(|offset| probe(regs, offset, -1_i64), |offset| probe(regs, offset, -1_i32))
-    };
+    let Some((number, result)) = saved(task) else { return Place::Unknown };
     // EVENTMSG_SYSCALL_EXIT: a syscall that really answered ENOSYS is at its exit stop.
     let at_exit = load_or::<u64>(task, offset!(task_ptrace_message), 0) == PTRACE_EVENTMSG_EXIT;
     place_of(number, result, at_exit)
+}
+
+/// The number of the syscall by which the task came into the kernel; negative for another way.
+#[inline(always)]
+pub fn syscall_number(task: Ptr) -> i64 {
+    if offset!(regs_syscall) == ABSENT {
+        return -1;
+    }
+    saved(task).map_or(-1, |(number, _)| number)
+}
+
+/// The saved registers of a task: the syscall's number and its result so far.
+#[inline(always)]
+fn saved(task: Ptr) -> Option<(i64, i64)> {
+    if config!(has_task_regs) != 0 {
+        // SAFETY: the helper takes a typed task pointer, which the verifier checks.
+        let regs = unsafe { bpf_task_pt_regs(task.cast_mut().cast()) } as Ptr;
+        if regs.is_null() {
+            return None;
+        }
+        return Some(registers(|offset| load(regs, offset), |offset| load(regs, offset)));
+    }
+    let stack: u64 = load_or(task, offset!(task_stack), 0);
+    if stack == 0 { None } else { Some(saved_registers(stack)) }
 }
 
 /// The rule for both ways of reading the registers.
@@ -242,6 +324,13 @@ fn registers(wide: impl Fn(u64) -> i64, narrow: impl Fn(u64) -> i32) -> (i64, i6
     };
     let result = if offset!(regs_result) == ABSENT { 0 } else { wide(offset!(regs_result)) };
     (number, result)
+}
+
+/// The same from the top of a kernel stack, which has the user registers in its last bytes.
+#[inline(always)]
+fn saved_registers(stack: u64) -> (i64, i64) {
+    let regs = stack + config!(stack_size) - offset!(regs_size);
+    registers(|offset| probe(regs, offset, -1_i64), |offset| probe(regs, offset, -1_i32))
 }
 
 /// Copies a task's name into its account.
@@ -279,6 +368,18 @@ pub mod by_number {
         probe(task, offset!(task_tgid), 0)
     }
 
+    /// `start_boottime`, ns.
+    #[inline(always)]
+    pub fn start_ns(task: u64) -> u64 {
+        probe(task, offset!(task_start), 0)
+    }
+
+    /// Its name.
+    #[inline(always)]
+    pub fn comm(task: u64) -> [u8; COMM_LEN] {
+        probe(task, offset!(task_comm), [0; COMM_LEN])
+    }
+
     /// The kernel's bill, and since when the task runs by the run queue's clock.
     #[inline(always)]
     pub fn bill(task: u64) -> (Bill, u64) {
@@ -307,21 +408,25 @@ pub mod by_number {
         })
     }
 
-    /// Inside a syscall or not, by its saved registers.
+    /// `TASK_*` bits.
     #[inline(always)]
-    pub fn place(regs: u64) -> Place {
-        if offset!(regs_syscall) == ABSENT || regs == 0 {
-            return Place::Unknown;
+    pub fn state(task: u64) -> u64 {
+        if offset!(task_state_size) == 4 {
+            u64::from(probe(task, offset!(task_state), 0_u32))
+        } else {
+            probe(task, offset!(task_state), 0)
         }
-        let (number, result) =
-            registers(|offset| probe(regs, offset, -1_i64), |offset| probe(regs, offset, -1_i32));
-        place_of(number, result, false)
     }
 
-    /// The address of its saved user registers, on kernels without `bpf_task_pt_regs`.
+    /// Where it came into the kernel, on kernels without `bpf_task_pt_regs`.
     #[inline(always)]
-    pub fn regs(task: u64) -> u64 {
+    pub fn place(task: u64) -> Place {
         let stack: u64 = probe(task, offset!(task_stack), 0);
-        if stack == 0 { 0 } else { stack + config!(stack_size) - offset!(regs_size) }
+        if offset!(regs_syscall) == ABSENT || stack == 0 {
+            return Place::Unknown;
+        }
+        let (number, result) = saved_registers(stack);
+        let message = probe(task, offset!(task_ptrace_message), 0_u64);
+        place_of(number, result, message == PTRACE_EVENTMSG_EXIT)
     }
 }

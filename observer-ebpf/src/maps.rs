@@ -1,7 +1,7 @@
 //! The maps, and the few ways in which the hooks use them.
 
 use aya_ebpf::{
-    bindings::{BPF_F_MMAPABLE, BPF_RB_FORCE_WAKEUP, BPF_RB_NO_WAKEUP},
+    bindings::{BPF_ANY, BPF_F_MMAPABLE, BPF_RB_FORCE_WAKEUP, BPF_RB_NO_WAKEUP},
     helpers::{bpf_get_smp_processor_id, bpf_ktime_get_ns},
     macros::map,
     maps::{Array, CgroupArray, HashMap, RingBuf, Stack},
@@ -9,6 +9,8 @@ use aya_ebpf::{
 use observer_common::{
     cpu::{Cpu, NO_SLOT},
     glob::Glob,
+    pair::{Pair, PairKey},
+    ptrace::Trace,
     task::{Task, state},
 };
 
@@ -27,6 +29,20 @@ static SLOTS: Array<u32> = Array::with_max_entries(1, 0);
 static FREE: Stack<u32> = Stack::with_max_entries(1, 0);
 #[map]
 static ENDED: RingBuf = RingBuf::with_byte_size(4096, 0);
+#[map]
+static PAIRS: HashMap<PairKey, Pair> = HashMap::with_max_entries(1, 0);
+#[map]
+static TRACES: HashMap<PairKey, Trace> = HashMap::with_max_entries(1, 0);
+/// By CPU number: the sum of what found no room.
+#[map]
+static OTHER_PAIRS: Array<Pair> = Array::with_max_entries(1, BPF_F_MMAPABLE);
+#[map]
+static OTHER_TRACES: Array<Trace> = Array::with_max_entries(1, BPF_F_MMAPABLE);
+/// Never written: what a new pair begins with, too large for a program's stack.
+#[map]
+static BLANK_PAIR: Array<Pair> = Array::with_max_entries(1, 0);
+#[map]
+static BLANK_TRACE: Array<Trace> = Array::with_max_entries(1, 0);
 #[map]
 static TARGETS: HashMap<u32, u32> = HashMap::with_max_entries(1, 0);
 #[map]
@@ -57,7 +73,7 @@ pub fn cpu_id() -> u32 {
 #[inline(always)]
 pub fn enter(hook: usize) -> Option<&'static mut Cpu> {
     let cpu = cpu(cpu_id())?;
-    cpu.runs[hook] += 1;
+    cpu.runs.0[hook] += 1;
     Some(cpu)
 }
 
@@ -168,3 +184,37 @@ pub fn glob() -> Option<&'static Glob> {
 pub fn current_in_cgroup() -> bool {
     matches!(CGROUP.current_task_under_cgroup(0), Ok(true))
 }
+
+macro_rules! ledger {
+    ($(#[$doc:meta])* $name:ident, $map:ident, $other:ident, $blank:ident, $value:ty) => {
+        $(#[$doc])*
+        #[inline(always)]
+        pub fn $name(cpu: &mut Cpu, key: &PairKey) -> Option<(&'static mut $value, bool)> {
+            if let Some(entry) = $map.get_ptr_mut(key) {
+                // SAFETY: a value of a preallocated map, which outlives the program. It has one writer at a
+                // time: see `observer_common::pair`.
+                return Some((unsafe { &mut *entry }, false));
+            }
+            let added = match $blank.get(0) {
+                Some(blank) => $map.insert(key, blank, u64::from(BPF_ANY)).is_ok(),
+                None => false,
+            };
+            if added && let Some(entry) = $map.get_ptr_mut(key) {
+                // SAFETY: as above.
+                return Some((unsafe { &mut *entry }, true));
+            }
+            cpu.pairs_folded += 1;
+            // SAFETY: as above; each CPU writes its own.
+            $other.get_ptr_mut(cpu_id()).map(|entry| (unsafe { &mut *entry }, false))
+        }
+    };
+}
+
+ledger!(
+    /// The books of a pair, and whether they are new. What finds no room goes to this CPU's sum of the rest.
+    pair, PAIRS, OTHER_PAIRS, BLANK_PAIR, Pair
+);
+ledger!(
+    /// The same of a tracer and its tracee.
+    trace, TRACES, OTHER_TRACES, BLANK_TRACE, Trace
+);

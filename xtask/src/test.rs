@@ -109,7 +109,7 @@ fn live_tier(project: &Project, filter: Option<&str>) -> Result<Counts> {
 fn vm_tier(project: &Project, full: bool) -> Result<Counts> {
     let mut arguments = vm::Arguments { live: full, ..vm::Arguments::default() };
     if full {
-        let all = vm::kernels::KERNELS.iter().map(|kernel| kernel.name.to_owned());
+        let all = vm::matrix::SETUPS.iter().map(|setup| setup.name.to_owned());
         arguments.kernels = all.collect();
     }
     vm::run(project, &arguments)

@@ -9,6 +9,7 @@ use observer_common::{
     bill::{Bill, RQCF_ACT_SKIP, RQCF_REQ_SKIP, RunQueue},
     cpu::{Cpu, NO_SLOT, owner},
     lifecycle::{self, Identity},
+    pair::Wake,
     switch::{self, Arrival, Departure, Moment, Place},
     task::Task,
     wakeup::{self, Waker},
@@ -257,7 +258,7 @@ impl Kernel {
             wakeup::waking(&mut self.cpus[by], waker, now_ns, &Waker::default());
         }
         if wakee_slot != NO_SLOT {
-            wakeup::woken(&mut self.accounts[wakee], now_ns);
+            wakeup::woken(&mut self.accounts[wakee], &Wake::at(now_ns));
         }
         self.spend(50..150);
         self.update_rq_clock(target);
@@ -369,6 +370,7 @@ impl Kernel {
                     state: u64::from(call == Call::Block),
                     place: Place::Entry,
                     tracer_tid: 0,
+                    kept: false,
                     bill: self.bill(prev),
                 };
                 switch::depart(&mut self.cpus[cpu], &mut self.accounts[prev], &at, &from);

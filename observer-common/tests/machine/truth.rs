@@ -9,6 +9,7 @@ use observer_common::{
     cpu::{Cpu, NO_SLOT, owner},
     fault, irq,
     lifecycle::{self, Identity, PF_KTHREAD},
+    pair::Wake,
     switch::{self, Arrival, Departure, Moment, Place, TASK_TRACED},
     syscall,
     task::{Task, flag, mode},
@@ -148,13 +149,13 @@ impl Kernel {
                 self.actors[actor].truth.mode_ns[mode] += ns;
                 self.time_ns[index] += ns;
             }
-            SysEnter => syscall::enter(cpu, task, now_ns),
+            SysEnter => syscall::enter(cpu, task, now_ns, 0),
             SysExit => syscall::exit(cpu, task, now_ns),
             Fault => fault::begin(cpu, task, now_ns),
             FaultEnd => fault::end(cpu, task, now_ns),
-            HardEnter => irq::hard_enter(cpu, Some(task), now_ns),
+            HardEnter => irq::hard_enter(cpu, Some(task), now_ns, 0),
             HardExit => irq::hard_exit(cpu, Some(task), now_ns),
-            SoftEnter => irq::soft_enter(cpu, Some(task), now_ns),
+            SoftEnter => irq::soft_enter(cpu, Some(task), now_ns, 0),
             SoftExit => irq::soft_exit(cpu, Some(task), now_ns),
             Waking(state, place) => {
                 let seen = if wakeup::wants_evidence(cpu) {
@@ -187,6 +188,7 @@ impl Kernel {
             state,
             place,
             tracer_tid: 1,
+            kept: false,
             bill: Bill::default(),
         };
         self.schedule(index, Some(from));
@@ -198,7 +200,7 @@ impl Kernel {
             if let Some(wakes_ns) = actor.wakes_ns.filter(|ns| *ns <= now_ns) {
                 actor.wakes_ns = None;
                 actor.queued_ns = Some(wakes_ns);
-                wakeup::woken(account, wakes_ns);
+                wakeup::woken(account, &Wake::at(wakes_ns));
                 wakeup::enqueued(account, wakes_ns);
             }
         }

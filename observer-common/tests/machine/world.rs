@@ -7,6 +7,7 @@ use observer_common::{
     cpu::{Cpu, NO_SLOT, owner},
     fault, irq,
     lifecycle::{self, Identity, PF_KTHREAD},
+    pair::Wake,
     switch::{self, Arrival, Departure, Moment, Place, TASK_DEAD, TASK_TRACED},
     syscall,
     task::{Task, flag, mode, state},
@@ -201,14 +202,20 @@ impl World {
             }
             Kind::Free => {}
             _ if event.lost => {}
-            Kind::SysEnter => self.of_owner(cpu, syscall::enter),
+            Kind::SysEnter => {
+                self.of_owner(cpu, |cpu, task, now_ns| syscall::enter(cpu, task, now_ns, 0))
+            }
             Kind::SysExit => self.of_owner(cpu, syscall::exit),
             Kind::Fault => self.of_owner(cpu, fault::begin),
             Kind::FaultEnd => self.of_owner(cpu, fault::end),
             Kind::ProcessExit => self.of_owner(cpu, |_, task, _| task.set(flag::EXITING)),
-            Kind::HardEnter => self.interrupt(cpu, irq::hard_enter),
+            Kind::HardEnter => {
+                self.interrupt(cpu, |cpu, task, now_ns| irq::hard_enter(cpu, task, now_ns, 0))
+            }
             Kind::HardExit => self.interrupt(cpu, irq::hard_exit),
-            Kind::SoftEnter => self.interrupt(cpu, irq::soft_enter),
+            Kind::SoftEnter => {
+                self.interrupt(cpu, |cpu, task, now_ns| irq::soft_enter(cpu, task, now_ns, 0))
+            }
             Kind::SoftExit => self.interrupt(cpu, irq::soft_exit),
             Kind::Read => self.read(cpu, event),
         }
@@ -306,6 +313,7 @@ impl World {
                 state: prev_state,
                 place: place(event.bits),
                 tracer_tid: (event.bits >> 18) as u32 & 3,
+                kept: false,
                 bill: bill(event.bits),
             };
             switch::depart(cpu, account, &at, &from);
@@ -361,7 +369,7 @@ impl World {
             wakeup::waking(cpu, waker, self.now_ns, &seen);
         }
         if wakee_slot != NO_SLOT {
-            wakeup::woken(&mut self.accounts[wakee_slot as usize], self.now_ns);
+            wakeup::woken(&mut self.accounts[wakee_slot as usize], &Wake::at(self.now_ns));
         }
     }
 

@@ -5,6 +5,7 @@ use observer_common::{
     cpu::{Cpu, NO_SLOT, owner},
     fault, irq,
     lifecycle::{self, Identity},
+    pair::Wake,
     switch::{self, Arrival, Departure, Moment, Place, Shift, TASK_DEAD, TASK_TRACED},
     syscall,
     task::{Task, flag, mode, state},
@@ -187,6 +188,7 @@ impl Rig {
                 state: out.state,
                 place: out.place,
                 tracer_tid: if traced { TRACER } else { 0 },
+                kept: false,
                 bill: Bill::default(),
             };
             let slot = cpu.slot;
@@ -237,7 +239,7 @@ impl Rig {
     }
 
     pub fn sys_enter(&mut self) -> &mut Self {
-        self.booked(syscall::enter)
+        self.booked(|cpu, task, now_ns| syscall::enter(cpu, task, now_ns, 0))
     }
 
     pub fn exiting(&mut self) -> &mut Self {
@@ -257,7 +259,7 @@ impl Rig {
     }
 
     pub fn irq_enter(&mut self) -> &mut Self {
-        self.interrupted(irq::hard_enter)
+        self.interrupted(|cpu, task, now_ns| irq::hard_enter(cpu, task, now_ns, 0))
     }
 
     pub fn irq_exit(&mut self) -> &mut Self {
@@ -265,7 +267,7 @@ impl Rig {
     }
 
     pub fn softirq_enter(&mut self) -> &mut Self {
-        self.interrupted(irq::soft_enter)
+        self.interrupted(|cpu, task, now_ns| irq::soft_enter(cpu, task, now_ns, 0))
     }
 
     pub fn softirq_exit(&mut self) -> &mut Self {
@@ -284,7 +286,7 @@ impl Rig {
             wakeup::waking(cpu, waker, now_ns, &seen);
         }
         if let Some(slot) = wakee {
-            wakeup::woken(&mut self.accounts[slot as usize], now_ns);
+            wakeup::woken(&mut self.accounts[slot as usize], &Wake::at(now_ns));
         }
         self.check()
     }
@@ -292,7 +294,7 @@ impl Rig {
     /// `sched_waking` by somebody unobserved on another CPU.
     pub fn woken(&mut self, wakee: u32) -> &mut Self {
         let now_ns = self.now_ns;
-        wakeup::woken(self.account_mut(wakee), now_ns);
+        wakeup::woken(self.account_mut(wakee), &Wake::at(now_ns));
         self.check()
     }
 

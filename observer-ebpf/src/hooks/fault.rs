@@ -1,8 +1,8 @@
 //! User page faults: begin by tracepoint, end by the software event that accounts them.
 
 use aya_ebpf::{
-    macros::{btf_tracepoint, perf_event},
-    programs::{BtfTracePointContext, PerfEventContext},
+    macros::{btf_tracepoint, fexit, perf_event},
+    programs::{BtfTracePointContext, FExitContext, PerfEventContext},
 };
 use observer_common::{fault, names::hook};
 
@@ -29,6 +29,13 @@ fn fault_minor(_ctx: PerfEventContext) -> i32 {
 #[perf_event]
 fn fault_major(_ctx: PerfEventContext) -> i32 {
     end(hook::FAULT_MAJ);
+    0
+}
+
+/// `handle_mm_fault`: its return, where the kernel lets that be seen.
+#[fexit]
+fn fault_done(_ctx: FExitContext) -> i32 {
+    end(hook::FAULT_DONE);
     0
 }
 

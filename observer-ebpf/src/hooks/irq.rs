@@ -4,11 +4,25 @@
 //! interrupts (timer, reschedule, function calls, irq work) have their own.
 
 use aya_ebpf::{macros::btf_tracepoint, programs::BtfTracePointContext};
-use observer_common::{cpu::owner, irq, names::hook};
+use observer_common::{cpu::owner, irq, names::hook, pair::origin};
 
 use crate::{kernel, maps};
 
-macro_rules! interrupts {
+macro_rules! begins {
+    ($($program:ident, $tracepoint:literal, $index:ident, $origin:ident;)+) => {
+        $(
+            #[btf_tracepoint(function = $tracepoint)]
+            fn $program(_ctx: BtfTracePointContext) -> i32 {
+                if let Some(cpu) = maps::enter(hook::$index) {
+                    irq::hard_enter(cpu, maps::owner(cpu), maps::now_ns(), origin::$origin);
+                }
+                0
+            }
+        )+
+    };
+}
+
+macro_rules! ends {
     ($($program:ident, $tracepoint:literal, $index:ident, $book:ident;)+) => {
         $(
             #[btf_tracepoint(function = $tracepoint)]
@@ -22,20 +36,31 @@ macro_rules! interrupts {
     };
 }
 
-interrupts! {
-    irq_enter, "irq_handler_entry", IRQ_ENTER, hard_enter;
+begins! {
+    irq_enter, "irq_handler_entry", IRQ_ENTER, DEVICE;
+    timer_enter, "local_timer_entry", TIMER_ENTER, TIMER;
+    resched_enter, "reschedule_entry", RESCHED_ENTER, IPI;
+    call_enter, "call_function_entry", CALL_ENTER, IPI;
+    call1_enter, "call_function_single_entry", CALL1_ENTER, IPI;
+    work_enter, "irq_work_entry", WORK_ENTER, WORK;
+}
+
+ends! {
     irq_exit, "irq_handler_exit", IRQ_EXIT, hard_exit;
-    softirq_enter, "softirq_entry", SOFTIRQ_ENTER, soft_enter;
     softirq_exit, "softirq_exit", SOFTIRQ_EXIT, soft_exit;
-    timer_enter, "local_timer_entry", TIMER_ENTER, hard_enter;
-    resched_enter, "reschedule_entry", RESCHED_ENTER, hard_enter;
     resched_exit, "reschedule_exit", RESCHED_EXIT, hard_exit;
-    call_enter, "call_function_entry", CALL_ENTER, hard_enter;
     call_exit, "call_function_exit", CALL_EXIT, hard_exit;
-    call1_enter, "call_function_single_entry", CALL1_ENTER, hard_enter;
     call1_exit, "call_function_single_exit", CALL1_EXIT, hard_exit;
-    work_enter, "irq_work_entry", WORK_ENTER, hard_enter;
     work_exit, "irq_work_exit", WORK_EXIT, hard_exit;
+}
+
+/// `(vector)`.
+#[btf_tracepoint(function = "softirq_entry")]
+fn softirq_enter(ctx: BtfTracePointContext) -> i32 {
+    if let Some(cpu) = maps::enter(hook::SOFTIRQ_ENTER) {
+        irq::soft_enter(cpu, maps::owner(cpu), maps::now_ns(), ctx.arg::<u64>(0) as u32);
+    }
+    0
 }
 
 /// The tick has just updated the run queue's clock (`sched_tick`): while one task runs for long, this is the

@@ -52,6 +52,7 @@ fn process_exec(ctx: BtfTracePointContext) -> i32 {
             maps::unbind(task.tid, slot);
             maps::bind(who.tid, slot);
             lifecycle::exec(task, &who, former_tid);
+            task.cgroup_id = kernel::cgroup_id(current);
             kernel::copy_comm(task, current);
         }
         None => consider_current(&ctx, cpu, current, kernel::comm_address(current)),
@@ -76,10 +77,12 @@ fn task_rename(ctx: BtfTracePointContext) -> i32 {
 
 /// `(task[, group_dead])`: it still runs for a while.
 #[btf_tracepoint(function = "sched_process_exit")]
-fn process_exit(_ctx: BtfTracePointContext) -> i32 {
+fn process_exit(ctx: BtfTracePointContext) -> i32 {
     let Some(cpu) = maps::enter(hook::EXIT) else { return 0 };
     if let Some(task) = maps::owner(cpu) {
         lifecycle::exiting(cpu, task, maps::now_ns());
+        // The last moment: cgroup_exit follows.
+        task.cgroup_id = kernel::cgroup_id(ctx.arg(0));
     }
     0
 }
@@ -118,6 +121,7 @@ pub fn open(
     let account = maps::task(slot)?;
     let who = kernel::identity(task);
     lifecycle::open(account, &who, extra, maps::now_ns());
+    account.cgroup_id = kernel::cgroup_id(task);
     kernel::copy_comm(account, task);
     // Last: from here on other CPUs find it.
     if !maps::bind(who.tid, slot) {

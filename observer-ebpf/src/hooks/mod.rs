@@ -3,6 +3,8 @@
 mod fault;
 mod irq;
 mod lifecycle;
+mod pair;
+mod ptrace;
 mod read;
 mod switch;
 mod syscall;

@@ -95,7 +95,7 @@ fn running_place(current: u64) -> Place {
     if config!(has_task_regs) != 0 {
         kernel::place(kernel::current())
     } else {
-        by_number::place(by_number::regs(current))
+        by_number::place(current)
     }
 }
 

@@ -6,8 +6,9 @@ use observer_common::{
     cpu::{Cpu, NO_SLOT, owner},
     layout::switch_args,
     names::hook,
-    switch::{self, Arrival, Departure, Moment, TASK_DEAD, TASK_TRACED},
-    task::Task,
+    pair::reason_of,
+    switch::{self, Arrival, Departure, Handover, Moment, TASK_DEAD, TASK_TRACED, handover},
+    task::{Task, flag},
 };
 
 use crate::{
@@ -41,6 +42,7 @@ fn switched(cpu: &mut Cpu, preempt: bool, prev: Ptr, next: Ptr, prev_state: u64)
     let next_slot = maps::slot_of(next_tid);
     let next_kind = owner::of_unobserved(next_tid);
     switch::follow(cpu, prev as u64, next as u64);
+    let by_wakeup = cpu.request != 0;
     let requested = if config!(has_entry) != 0 { cpu.entry_request } else { cpu.request };
     cpu.request = 0;
 
@@ -54,29 +56,50 @@ fn switched(cpu: &mut Cpu, preempt: bool, prev: Ptr, next: Ptr, prev_state: u64)
 
     let at = moment(cpu, prev, requested != 0);
     let prev_slot = cpu.slot;
+    let from_idle = prev_slot == NO_SLOT && cpu.owner == owner::IDLE as u32;
+    let mut left = Handover {
+        now_ns: at.now_ns,
+        skip_ns: at.shift.skip_ns,
+        path_ns: at.shift.path_ns,
+        prev_slot,
+        next_slot,
+        flags: u32::from(at.shift.skipped),
+        ..Handover::default()
+    };
+    let mut yielded = false;
+    if prev_state == 0 {
+        left.flags |= handover::RUNNABLE;
+    }
     match maps::task(prev_slot) {
-        Some(task) => depart(cpu, task, prev_slot, &at, prev, preempt, prev_state),
+        Some(task) => {
+            yielded = prev_state == 0 && u64::from(task.syscall) == config!(yield_number);
+            if depart(cpu, task, prev_slot, &at, prev, preempt, prev_state) {
+                left.flags |= handover::STOPS;
+            }
+        }
         None => switch::depart_unobserved(cpu, &at),
     }
+    left.reason = reason_of(from_idle, by_wakeup, yielded) as u32;
     match maps::task(next_slot) {
         Some(task) if task.address == next as u64 => {
             let to = Arrival {
                 slot: next_slot,
-                place: if task.has(observer_common::task::flag::BASED) {
-                    Default::default()
-                } else {
-                    kernel::place(next)
-                },
+                place: if task.has(flag::BASED) { Default::default() } else { kernel::place(next) },
                 bill: kernel::bill(next),
             };
+            if task.has(flag::STOPPED) {
+                left.flags |= handover::RESUMES;
+            }
             switch::arrive(cpu, task, &at, &to);
         }
         Some(_) => {
             cpu.stale_slots += 1;
+            left.next_slot = NO_SLOT;
             switch::yield_to(cpu, owner::OTHER, &at);
         }
         None => switch::yield_to(cpu, next_kind, &at),
     }
+    cpu.handover = left;
 }
 
 /// The clocks at this switch, and what it shifts.
@@ -93,6 +116,7 @@ fn moment(cpu: &mut Cpu, prev: Ptr, requested: bool) -> Moment {
     at
 }
 
+/// The observed task that owns the CPU stops. True if that is a ptrace stop.
 #[inline(always)]
 fn depart(
     cpu: &mut Cpu,
@@ -102,13 +126,16 @@ fn depart(
     prev: Ptr,
     preempt: bool,
     prev_state: u64,
-) {
-    let traced = prev_state & TASK_TRACED != 0;
+) -> bool {
+    // A pending signal keeps a task on the run queue whose state says otherwise (`__schedule`).
+    let kept = prev_state != 0 && kernel::state(prev) == 0;
+    let traced = prev_state & TASK_TRACED != 0 && !kept;
     let from = Departure {
         // As the kernel counts nivcsw (__schedule): preempted, or still runnable.
         involuntary: preempt || prev_state == 0,
         state: prev_state,
         place: kernel::place(prev),
+        kept,
         tracer_tid: if traced { kernel::tracer_tid(prev) } else { 0 },
         bill: kernel::bill(prev),
     };
@@ -125,6 +152,7 @@ fn depart(
             task.tid = tid;
         }
     }
+    traced
 }
 
 /// `(bool preempt)`, at the begin of `__schedule`: the request is there, exactly (6.18 and later).

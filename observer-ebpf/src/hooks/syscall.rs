@@ -7,10 +7,10 @@ use crate::maps;
 
 /// `(regs, number)`.
 #[btf_tracepoint(function = "sys_enter")]
-fn sys_enter(_ctx: BtfTracePointContext) -> i32 {
+fn sys_enter(ctx: BtfTracePointContext) -> i32 {
     let Some(cpu) = maps::enter(hook::SYS_ENTER) else { return 0 };
     if let Some(task) = maps::owner(cpu) {
-        syscall::enter(cpu, task, maps::now_ns());
+        syscall::enter(cpu, task, maps::now_ns(), ctx.arg::<u64>(1) as u32);
     }
     0
 }

@@ -1,12 +1,18 @@
 //! `sched_waking`, `sched_wakeup`, `sched_wakeup_new`.
 
-use aya_ebpf::{macros::btf_tracepoint, programs::BtfTracePointContext};
+use aya_ebpf::{
+    macros::{btf_tracepoint, fentry, fexit},
+    programs::{BtfTracePointContext, FEntryContext, FExitContext},
+};
 use observer_common::{
-    cpu::NO_SLOT,
+    bill::RQCF_REQ_SKIP,
+    cpu::{Cpu, NO_SLOT},
     names::hook,
+    pair::{Wake, origin},
     wakeup::{self, Waker},
 };
 
+use super::pair;
 use crate::{
     kernel::{self, Ptr},
     maps,
@@ -22,34 +28,82 @@ fn sched_waking(ctx: BtfTracePointContext) -> i32 {
         return 0;
     }
     let now_ns = maps::now_ns();
+    wakeup::begin(cpu, wakee as u64, now_ns);
     if let Some(waker) = maps::owner(cpu) {
         let seen = if wakeup::wants_evidence(cpu) {
-            let current = kernel::current();
-            Waker { state: kernel::state(current), place: kernel::place(current) }
+            let (state, place) = kernel::current_state_and_place();
+            Waker { state, place }
         } else {
             Waker::default()
         };
         wakeup::waking(cpu, waker, now_ns, &seen);
     }
-    if let Some(task) = maps::task(wakee_slot) {
-        wakeup::woken(task, now_ns);
-    }
+    let wake = pair::wake_by(cpu, maps::owner(cpu).as_deref(), now_ns);
+    woken(cpu, wakee, wakee_slot, &wake);
     0
+}
+
+#[inline(always)]
+fn woken(cpu: &mut Cpu, wakee: Ptr, slot: u32, wake: &Wake) {
+    match maps::task(slot) {
+        Some(task) if task.address == wakee as u64 => {
+            // One that it has not run for yet.
+            pair::answer(cpu, task, slot, wake.since_ns, false, 0);
+            wakeup::woken(task, wake);
+        }
+        _ => pair::woken_unobserved(cpu, wake, wakee),
+    }
 }
 
 /// `(wakee)`, after `wakeup_preempt`, under the lock of the run queue that it was put on.
 #[btf_tracepoint(function = "sched_wakeup")]
 fn sched_wakeup(ctx: BtfTracePointContext) -> i32 {
-    maps::enter(hook::WAKEUP);
-    enqueued(ctx.arg(0));
+    let Some(cpu) = maps::enter(hook::WAKEUP) else { return 0 };
+    let wakee: Ptr = ctx.arg(0);
+    if cpu.waking == wakee as u64
+        && let Some(cost_ns) = wakeup::end(cpu, wakee as u64, maps::now_ns())
+    {
+        cost(cpu, wakee, cost_ns);
+    }
+    enqueued(wakee);
     0
 }
 
-/// `(wakee)`: a new task. Here the tracepoint comes before `wakeup_preempt`, so the request is not seen.
+/// What the wakeup that ends here cost its waker.
+#[inline(always)]
+fn cost(cpu: &mut Cpu, wakee: Ptr, cost_ns: u64) {
+    let waker = if cpu.in_interrupt() { None } else { maps::owner(cpu) };
+    let slot = maps::slot_of(kernel::tid(wakee));
+    match maps::task(slot) {
+        Some(task) if task.address == wakee as u64 => task.wake.cost_ns = cost_ns,
+        _ => {
+            if let Some(waker) = waker.as_deref() {
+                pair::cost_unobserved(cpu, waker, wakee, cost_ns);
+            }
+        }
+    }
+    if let Some(waker) = waker {
+        waker.wakeup_cost_ns += cost_ns;
+    }
+}
+
+/// `(wakee)`: a new task, woken by its parent. Here the tracepoint comes before `wakeup_preempt`, so the request
+/// is not seen.
 #[btf_tracepoint(function = "sched_wakeup_new")]
 fn wakeup_new(ctx: BtfTracePointContext) -> i32 {
-    maps::enter(hook::WAKEUP_NEW);
-    enqueued(ctx.arg(0));
+    let Some(cpu) = maps::enter(hook::WAKEUP_NEW) else { return 0 };
+    let wakee: Ptr = ctx.arg(0);
+    let slot = maps::slot_of(kernel::tid(wakee));
+    if cpu.slot | slot != NO_SLOT {
+        let mut wake = pair::wake_by(cpu, maps::owner(cpu).as_deref(), maps::now_ns());
+        wake.origin = origin::FORK;
+        match maps::task(slot) {
+            // It is no wakeup from a sleep, so it does not count as one of its `wakeups`.
+            Some(task) if task.address == wakee as u64 => task.wake = wake,
+            _ => pair::woken_unobserved(cpu, &wake, wakee),
+        }
+    }
+    enqueued(wakee);
     0
 }
 
@@ -72,4 +126,33 @@ fn enqueued(wakee: Ptr) {
         wakeup::enqueued(task, now_ns);
     }
     wakeup::requested(target, now_ns, &kernel::clocks(rq));
+}
+
+/// `(rq, task, flags)`: `wakeup_preempt`, `check_preempt_curr` up to 6.6. Under the run queue's lock. It also sees
+/// what a new task asks for, which `sched_wakeup_new` comes too early for.
+#[fexit]
+fn wakeup_preempt(ctx: FExitContext) -> i32 {
+    if maps::enter(hook::PREEMPT).is_none() {
+        return 0;
+    }
+    let rq: Ptr = ctx.arg(0);
+    if let Some(target) = maps::cpu(kernel::run_queue_cpu(rq))
+        && kernel::update_flags(rq) & RQCF_REQ_SKIP != 0
+    {
+        target.request = 1;
+    }
+    0
+}
+
+/// `(rq)`: `update_rq_clock`, under the run queue's lock.
+#[fentry]
+fn clock_update(ctx: FEntryContext) -> i32 {
+    if maps::enter(hook::CLOCK).is_none() {
+        return 0;
+    }
+    let rq: Ptr = ctx.arg(0);
+    if let Some(target) = maps::cpu(kernel::run_queue_cpu(rq)) {
+        wakeup::clock_update(target, maps::now_ns(), kernel::update_flags(rq));
+    }
+    0
 }

@@ -57,7 +57,7 @@ fn say(report: &Report, aside: bool) -> Result<()> {
 
 /// Stdout is the command's, so the words go to stderr, as for `run`.
 fn command(args: &ExplainArgs) -> Result<ExitCode> {
-    match run::observe(&args.command, args.no_follow, args.max_tasks, |_| Ok(()))? {
+    match run::observe(&args.command, args.no_follow, &args.probe, |_| Ok(()))? {
         Err(code) => Ok(code),
         Ok((report, ended)) => {
             say(&report, true)?;
@@ -70,7 +70,7 @@ fn command(args: &ExplainArgs) -> Result<ExitCode> {
 fn live(args: &ExplainArgs) -> Result<ExitCode> {
     let target = Target { pids: args.pid.clone(), no_follow: args.no_follow, ..Target::default() };
     target.check()?;
-    let mut session = Session::start(&super::options(target, args.max_tasks))?;
+    let mut session = Session::start(&super::options(target, &args.probe))?;
     session.observe()?;
     if session.is_over() {
         bail!("the task has ended before it could be observed");

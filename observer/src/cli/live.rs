@@ -21,7 +21,7 @@ pub fn main(args: &LiveArgs) -> Result<ExitCode> {
     let target = args.filter.target();
     target.check()?;
     let mut output = Output::open(&args.output, false)?;
-    let mut session = Session::start(&super::options(target, args.output.max_tasks))?;
+    let mut session = Session::start(&super::options(target, &args.output.probe))?;
     session.observe()?;
     if session.is_over() && args.filter.comm.is_none() && args.filter.cgroup.is_none() {
         anyhow::bail!("the task has ended before it could be observed");

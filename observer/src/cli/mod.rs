@@ -17,6 +17,7 @@ use crate::{
     kernel::Unsupported,
     lab::workload::{self, Workload},
     model::By,
+    probe::selection::{Base, Selection, parse_without},
     session::{
         Options,
         target::{Target, parse_glob},
@@ -101,6 +102,26 @@ impl FilterArgs {
     }
 }
 
+/// What runs in the kernel.
+#[derive(Args, Debug)]
+pub struct ProbeArgs {
+    /// Room for N accounts at once
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4_194_304))]
+    max_tasks: Option<u32>,
+    /// Room for N pairs of tasks at once; 0 keeps none. What finds no room is summed in one row
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=1_048_576))]
+    max_pairs: Option<u32>,
+    /// Hooks to attach: `auto` (all that work), `minimal`, or NAME,...; `observer doctor` names them
+    #[arg(long, value_name = "HOOKS", default_value = "auto", value_parser = Base::parse)]
+    hooks: Base,
+    /// Leave a hook out (repeatable)
+    #[arg(long, value_name = "NAME", value_parser = parse_without)]
+    without: Vec<String>,
+    /// Totals only: no split into user and system, and no hook that is only needed for it
+    #[arg(long)]
+    no_split: bool,
+}
+
 /// Where the figures go.
 #[derive(Args, Debug)]
 pub struct OutputArgs {
@@ -122,9 +143,8 @@ pub struct OutputArgs {
     /// The records that a CSV file holds [default: tasks]
     #[arg(long, value_enum)]
     table: Option<Table>,
-    /// Room for N accounts at once
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4_194_304))]
-    max_tasks: Option<u32>,
+    #[command(flatten)]
+    probe: ProbeArgs,
     /// When to use colour
     #[arg(long, value_enum, default_value_t = Color::Auto)]
     color: Color,
@@ -190,10 +210,8 @@ pub struct ExplainArgs {
     #[arg(short = 'n', long, value_name = "COUNT", default_value_t = 5,
           value_parser = clap::value_parser!(u64).range(1..), conflicts_with_all = ["file", "command"])]
     count: u64,
-    /// Room for N accounts at once
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4_194_304),
-          conflicts_with = "file")]
-    max_tasks: Option<u32>,
+    #[command(flatten)]
+    probe: ProbeArgs,
     /// Run this command, observe it and its descendants
     #[arg(last = true, value_name = "CMD")]
     command: Vec<OsString>,
@@ -283,6 +301,11 @@ fn start_log(level: u8) {
     let _ = env_logger::Builder::new().filter_level(level).try_init();
 }
 
-fn options(target: Target, max_tasks: Option<u32>) -> Options {
-    Options { target, max_tasks }
+fn options(target: Target, probe: &ProbeArgs) -> Options {
+    let hooks = Selection {
+        base: probe.hooks.clone(),
+        without: probe.without.clone(),
+        no_split: probe.no_split,
+    };
+    Options { target, max_tasks: probe.max_tasks, max_pairs: probe.max_pairs, hooks }
 }

@@ -7,7 +7,7 @@ use observer_common::names::target;
 use tokio::signal::unix::SignalKind;
 
 use super::{
-    RunArgs,
+    ProbeArgs, RunArgs,
     output::{self, Output},
     ticker::{Event, Ticker},
 };
@@ -28,9 +28,8 @@ const READING: Duration = Duration::from_secs(1);
 pub fn main(args: &RunArgs) -> Result<ExitCode> {
     child::check(&args.command)?;
     let mut output = Output::open(&args.output, true)?;
-    let observed = observe(&args.command, args.no_follow, args.output.max_tasks, |header| {
-        output.header(header)
-    })?;
+    let observed =
+        observe(&args.command, args.no_follow, &args.output.probe, |header| output.header(header))?;
     let (report, ended) = match observed {
         Ok(observed) => observed,
         Err(code) => return Ok(code),
@@ -49,14 +48,14 @@ pub fn main(args: &RunArgs) -> Result<ExitCode> {
 pub fn observe(
     command: &[OsString],
     no_follow: bool,
-    max_tasks: Option<u32>,
+    probe: &ProbeArgs,
     mut begun: impl FnMut(&Header) -> Result<()>,
 ) -> Result<Result<(Report, Ended), ExitCode>> {
     child::check(command)?;
     // Forked first: the fork copies one thread and no map, and the command starts with clean signals.
     let mut child = Child::spawn(command)?;
     let target = Target { no_follow, ..Target::default() };
-    let mut session = Session::start(&super::options(target, max_tasks))?;
+    let mut session = Session::start(&super::options(target, probe))?;
     session.probe_mut().add_target(child.pid(), target::PROCESS)?;
     session.observe()?;
     begun(session.header())?;

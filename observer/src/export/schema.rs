@@ -51,6 +51,7 @@ fn properties(fields: &[Field]) -> Map<String, Value> {
 
 fn property(field: &Field) -> Value {
     let mut property = match field.kind {
+        Kind::Bool => json!({ "type": "boolean" }),
         Kind::Text => json!({ "type": "string" }),
         Kind::MaybeText => json!({ "type": ["string", "null"] }),
         Kind::Word(words) => json!({ "type": "string", "enum": words }),

@@ -40,6 +40,8 @@ impl Sink {
 fn header() -> Header {
     let hook = |lost: Option<&str>| HookLine {
         name: "sched_switch".to_owned(),
+        refines: false,
+        function: lost.map(|_| "ptrace_notify".to_owned()),
         via: "tp_btf".to_owned(),
         state: if lost.is_some() { "refused" } else { "active" }.to_owned(),
         reason: lost.map(str::to_owned),
@@ -61,6 +63,7 @@ fn header() -> Header {
         started_ns: 2,
         hooks: vec![hook(None), hook(Some("everything"))],
         crossing_costs_ns: vec![("syscall".to_owned(), Some(90)), ("fault".to_owned(), None)],
+        crossing_spreads_ns: vec![("syscall".to_owned(), Some(3)), ("fault".to_owned(), None)],
         target: "command".to_owned(),
     }
 }
@@ -111,6 +114,10 @@ fn pairs() -> Vec<PairFigures> {
         from: party(7, b"strace"),
         to: party(9, b"a,\"b\"\n\xff"),
         count: 5,
+        by_task: 2,
+        by_softirq: 1,
+        by_hardirq: 1,
+        by_idle: 1,
         preemptions: 4,
         switches: 3,
         skips: Some(10),
@@ -249,7 +256,7 @@ fn every_field_has_a_description_and_every_number_a_unit() {
             assert!(description.ends_with('.'), "{name}: {description:?}");
             let is_number = property["type"] == "integer" || property["type"][0] == "integer";
             assert_eq!(
-                is_number || name == "crossing_costs_ns",
+                is_number || name == "crossing_costs_ns" || name == "crossing_spreads_ns",
                 property["unit"].is_string(),
                 "{name}"
             );

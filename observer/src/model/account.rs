@@ -13,6 +13,16 @@ pub struct Crossings {
     /// By kind, in picoseconds (a syscall's border costs tens of nanoseconds, and there are millions of
     /// them); `None` where it could not be calibrated.
     pub cost_ps: [Option<u64>; crossing::COUNT],
+    /// How far the batches of the calibration lay apart (half of the range between their quartiles), in picoseconds.
+    pub spread_ps: [Option<u64>; crossing::COUNT],
+}
+
+impl Crossings {
+    /// True when every kind could be calibrated.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        self.cost_ps.iter().all(Option::is_some)
+    }
 }
 
 /// Which figures the active hooks can give.
@@ -26,11 +36,15 @@ pub struct Able {
     pub wait: bool,
     /// Interrupt hooks.
     pub irq: bool,
+    /// `page_fault_user`: without it, no time is unclassified, since a fault counts as user time.
+    pub fault: bool,
 }
 
 /// A task over the session.
 #[derive(Clone, Debug)]
 pub struct Account {
+    /// Unique in a session: the slot, and the low half of the opening time.
+    pub id: u64,
     /// The books at the last reading.
     pub task: Task,
     reporter: Reporter,
@@ -41,9 +55,14 @@ pub struct Account {
 impl Account {
     /// Opens the account with its first reading.
     #[must_use]
-    pub fn new(task: Task) -> Self {
-        let mut account =
-            Self { task, reporter: Reporter::default(), begin: None, reported: Cputime::default() };
+    pub fn new(id: u64, task: Task) -> Self {
+        let mut account = Self {
+            id,
+            task,
+            reporter: Reporter::default(),
+            begin: None,
+            reported: Cputime::default(),
+        };
         account.update(task);
         account
     }
@@ -63,9 +82,9 @@ impl Account {
         };
     }
 
-    /// The figures.
+    /// The figures, as of a reading at `read_ns`: what is open then counts up to then.
     #[must_use]
-    pub fn figures(&self, crossings: &Crossings, able: Able) -> TaskFigures {
+    pub fn figures(&self, crossings: &Crossings, able: Able, read_ns: u64) -> TaskFigures {
         let task = &self.task;
         let oncpu_ns = task.oncpu_ns();
         let split = Split::of(task, crossings);
@@ -80,14 +99,20 @@ impl Account {
             .saturating_add(difference(task.path_in_ns, task.path_out_ns));
         let explained_ns = shift_ns.saturating_sub(signed(task.left_out_ns));
         let on = |able: bool, value: u64| able.then_some(value);
+        let is_live = task.state == state::LIVE;
+        let open = |since_ns: u64| match since_ns {
+            0 => 0,
+            _ if !is_live => 0,
+            _ => read_ns.saturating_sub(since_ns),
+        };
         TaskFigures {
-            account: 0,
+            account: self.id,
             tid: task.tid,
             tgid: task.tgid,
             parent_tgid: task.parent_tgid,
             start_ns: task.start_ns,
             comm: task.comm.iter().copied().take_while(|byte| *byte != 0).collect(),
-            cgroup_id: None,
+            cgroup_id: Some(task.cgroup_id).filter(|id| *id != 0),
             state: if task.state == state::EXITED { "exited" } else { "running" },
             opened_ns: task.opened_ns,
             updated_ns: task.updated_ns,
@@ -96,9 +121,10 @@ impl Account {
             system_ns: on(able.split, split.system_ns),
             hardirq_ns: on(able.irq, task.mode_ns[mode::HARDIRQ]),
             softirq_ns: on(able.irq, task.mode_ns[mode::SOFTIRQ]),
-            unclassified_ns: on(able.split, task.mode_ns[mode::UNCLASSIFIED]),
+            unclassified_ns: on(able.split && able.fault, task.mode_ns[mode::UNCLASSIFIED]),
             crossings: on(able.split, task.crossings.iter().sum()),
             crossing_ns: split.crossing_ns.filter(|_| able.split),
+            crossing_cut_ns: split.cut_ns.filter(|_| able.split),
             reported_user_ns: self.reported.user_ns,
             reported_system_ns: self.reported.system_ns,
             reported_runtime_ns: runtime_ns,
@@ -119,16 +145,18 @@ impl Account {
             path_out_ns: on(able.bill, task.path_out_ns),
             left_out_ns: on(able.bill, task.left_out_ns),
             residual_ns: able.bill.then_some(delta_runtime_ns.saturating_sub(explained_ns)),
-            wait_ns: on(able.wait, task.wait_ns),
+            wait_ns: on(able.wait, task.wait_ns + open(task.wait_since_ns)),
             waits: on(able.wait, task.waits),
             wakeups: task.wakeups,
             wakes_made: task.wakes_made,
-            wakeup_cost_ns: None,
+            wakeup_cost_ns: on(able.wait, task.wakeup_cost_ns),
             switches_voluntary: task.switches_voluntary,
             switches_involuntary: task.switches_involuntary,
             migrations: task.migrations,
             ptrace_stops: task.ptrace_stops,
-            ptrace_stopped_ns: task.stopped_ns,
+            ptrace_stopped_ns: task.stopped_ns + open(task.stopped_since_ns),
+            job_stops: task.job_stops,
+            job_stopped_ns: task.job_stopped_ns + open(task.job_stopped_since_ns),
             tracer_tid: Some(task.tracer_tid).filter(|tid| *tid != 0),
             former_tid: Some(task.former_tid).filter(|tid| *tid != 0),
             cycles_user: None,
@@ -142,6 +170,8 @@ struct Split {
     user_ns: u64,
     system_ns: u64,
     crossing_ns: Option<u64>,
+    /// What the crossings would have cost above the user time that there was.
+    cut_ns: Option<u64>,
 }
 
 impl Split {
@@ -158,13 +188,15 @@ impl Split {
             }
         }
         if !known {
-            return Self { user_ns, system_ns, crossing_ns: None };
+            return Self { user_ns, system_ns, crossing_ns: None, cut_ns: None };
         }
-        let moved_ns = u64::try_from(wanted_ps / 1000).unwrap_or(u64::MAX).min(user_ns);
+        let wanted_ns = u64::try_from(wanted_ps / 1000).unwrap_or(u64::MAX);
+        let moved_ns = wanted_ns.min(user_ns);
         Self {
             user_ns: user_ns - moved_ns,
             system_ns: system_ns.saturating_add(moved_ns),
             crossing_ns: Some(moved_ns),
+            cut_ns: Some(wanted_ns - moved_ns),
         }
     }
 }
@@ -194,7 +226,7 @@ mod tests {
 
     use super::*;
 
-    const ABLE: Able = Able { split: true, bill: true, wait: true, irq: true };
+    const ABLE: Able = Able { split: true, bill: true, wait: true, irq: true, fault: true };
 
     fn task() -> Task {
         Task {
@@ -211,8 +243,9 @@ mod tests {
 
     #[test]
     fn the_causes_add_up() {
-        let crossings = Crossings { cost_ps: [Some(50_000), None, None, None, None] };
-        let figures = Account::new(task()).figures(&crossings, ABLE);
+        let crossings =
+            Crossings { cost_ps: [Some(50_000), None, None, None, None], ..Crossings::default() };
+        let figures = Account::new(1, task()).figures(&crossings, ABLE, 0);
         assert_eq!(figures.oncpu_ns, 10_000);
         assert_eq!((figures.user_ns, figures.system_ns), (Some(5_500), Some(3_500)));
         assert_eq!(figures.crossing_ns, Some(500));
@@ -228,15 +261,32 @@ mod tests {
 
     #[test]
     fn user_time_never_goes_below_zero_by_crossings() {
-        let crossings = Crossings { cost_ps: [Some(10_000_000), None, None, None, None] };
-        let figures = Account::new(task()).figures(&crossings, ABLE);
+        let crossings = Crossings {
+            cost_ps: [Some(10_000_000), None, None, None, None],
+            ..Crossings::default()
+        };
+        let figures = Account::new(1, task()).figures(&crossings, ABLE, 0);
         assert_eq!((figures.user_ns, figures.crossing_ns), (Some(0), Some(6_000)));
+        assert_eq!(figures.crossing_cut_ns, Some(94_000), "counted, not hidden");
+    }
+
+    #[test]
+    fn what_is_open_counts_up_to_the_reading() {
+        let waiting = Task { state: state::LIVE, wait_ns: 5, wait_since_ns: 1_000, ..task() };
+        let figures = Account::new(1, waiting).figures(&Crossings::default(), ABLE, 1_300);
+        assert_eq!(figures.wait_ns, Some(305));
+        let stopped = Task { state: state::LIVE, stopped_since_ns: 1_000, ..task() };
+        let figures = Account::new(1, stopped).figures(&Crossings::default(), ABLE, 1_300);
+        assert_eq!((figures.ptrace_stopped_ns, figures.job_stopped_ns), (300, 0));
+        let gone = Task { state: state::EXITED, ..stopped };
+        let figures = Account::new(1, gone).figures(&Crossings::default(), ABLE, 1_300);
+        assert_eq!(figures.ptrace_stopped_ns, 0);
     }
 
     #[test]
     fn what_no_hook_measures_is_not_zero_but_nothing() {
-        let able = Able { split: false, bill: false, wait: false, irq: false };
-        let figures = Account::new(task()).figures(&Crossings::default(), able);
+        let able = Able { split: false, bill: false, wait: false, irq: false, fault: false };
+        let figures = Account::new(1, task()).figures(&Crossings::default(), able, 0);
         assert_eq!(figures.user_ns, None);
         assert_eq!(figures.skip_in_ns, None);
         assert_eq!(figures.residual_ns, None);

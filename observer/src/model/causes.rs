@@ -178,7 +178,7 @@ mod tests {
 
     const MS: u64 = 1_000_000;
     const TICK: Source = Source::Ticks(4 * MS);
-    const ABLE: Able = Able { split: true, bill: true, wait: true, irq: true };
+    const ABLE: Able = Able { split: true, bill: true, wait: true, irq: true, fault: true };
 
     /// A task of 50 ms whose split is off by `split_ns`; `ticks` ticks of 4 ms were seen.
     fn split(split_ns: i64, ticks: u64) -> TaskFigures {
@@ -297,7 +297,7 @@ mod tests {
                 left_out_ns: left_out_ns.into(),
                 ..Task::default()
             };
-            let figures = Account::new(task).figures(&Crossings::default(), ABLE);
+            let figures = Account::new(1, task).figures(&Crossings::default(), ABLE, 0);
             let causes = Causes::of(&figures, TICK);
             prop_assert_eq!(causes.parts.unwrap().residual_ns, i128::from(figures.residual_ns.unwrap()));
             let user = causes.user.unwrap();

@@ -217,6 +217,7 @@ pub fn sum(tasks: &[&TaskFigures]) -> TaskFigures {
         unclassified_ns: known(|task| task.unclassified_ns),
         crossings: known(|task| task.crossings),
         crossing_ns: known(|task| task.crossing_ns),
+        crossing_cut_ns: known(|task| task.crossing_cut_ns),
         reported_user_ns: all(|task| task.reported_user_ns),
         reported_system_ns: all(|task| task.reported_system_ns),
         reported_runtime_ns: all(|task| task.reported_runtime_ns),
@@ -245,6 +246,8 @@ pub fn sum(tasks: &[&TaskFigures]) -> TaskFigures {
         migrations: all(|task| task.migrations),
         ptrace_stops: all(|task| task.ptrace_stops),
         ptrace_stopped_ns: all(|task| task.ptrace_stopped_ns),
+        job_stops: all(|task| task.job_stops),
+        job_stopped_ns: all(|task| task.job_stopped_ns),
         cycles_user: known(|task| task.cycles_user),
         cycles_system: known(|task| task.cycles_system),
         ..TaskFigures::default()

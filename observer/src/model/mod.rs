@@ -3,6 +3,7 @@
 pub mod account;
 pub mod causes;
 pub mod group;
+mod ledger;
 pub mod pair;
 pub mod report;
 

@@ -96,6 +96,14 @@ pub struct PairFigures {
 
     /// Wakeups of `to` by `from`; for a ptrace pair, stops.
     pub count: u64,
+    /// Of the wakeups, those made by a task.
+    pub by_task: u64,
+    /// In a soft interrupt.
+    pub by_softirq: u64,
+    /// In a hard interrupt.
+    pub by_hardirq: u64,
+    /// By the idle loop.
+    pub by_idle: u64,
     /// Of the wakeups, those that made `to` run in place of `from`, which could have run on.
     pub preemptions: u64,
     /// Switches from `from` to `to`.
@@ -146,7 +154,80 @@ pub struct PairFigures {
     pub handoffs_across: Option<u64>,
 }
 
+impl Skip {
+    fn add(&mut self, other: Self) {
+        self.count += other.count;
+        self.ns += other.ns;
+    }
+}
+
+impl Stops {
+    fn add(&mut self, other: &Self) {
+        self.syscall_entry += other.syscall_entry;
+        self.syscall_exit += other.syscall_exit;
+        self.signal += other.signal;
+        self.event += other.event;
+        self.group += other.group;
+        self.exit += other.exit;
+    }
+}
+
+/// A sum with a part that was not measured is not measured, but for one that has no part yet.
+fn add(sum: &mut Option<u64>, part: Option<u64>, is_first: bool) {
+    *sum = match (*sum, part) {
+        (Some(sum), Some(part)) => Some(sum.saturating_add(part)),
+        (None, part) if is_first => part,
+        _ => None,
+    };
+}
+
 impl PairFigures {
+    /// Adds another pair's figures; kind and names stay.
+    pub fn add(&mut self, other: &Self) {
+        let is_first = self.count == 0 && self.switches == 0;
+        self.count += other.count;
+        self.by_task += other.by_task;
+        self.by_softirq += other.by_softirq;
+        self.by_hardirq += other.by_hardirq;
+        self.by_idle += other.by_idle;
+        self.preemptions += other.preemptions;
+        self.switches += other.switches;
+        add(&mut self.skips, other.skips, is_first);
+        add(&mut self.skip_ns, other.skip_ns, is_first);
+        self.skip_wakeup.add(other.skip_wakeup);
+        self.skip_idle.add(other.skip_idle);
+        self.skip_yield.add(other.skip_yield);
+        self.skip_other.add(other.skip_other);
+        add(&mut self.path_ns, other.path_ns, is_first);
+        add(&mut self.wakeup_cost_ns, other.wakeup_cost_ns, is_first);
+        self.latency_sum_ns = self.latency_sum_ns.saturating_add(other.latency_sum_ns);
+        self.latency_count += other.latency_count;
+        self.latency_max_ns = self.latency_max_ns.max(other.latency_max_ns);
+        for (bound_ns, count) in &other.latency {
+            match self.latency.binary_search_by_key(bound_ns, |(bound_ns, _)| *bound_ns) {
+                Ok(at) => self.latency[at].1 += count,
+                Err(at) => self.latency.insert(at, (*bound_ns, *count)),
+            }
+        }
+        for origin in &other.origins {
+            match self.origins.iter_mut().find(|sum| sum.name == origin.name) {
+                Some(sum) => {
+                    sum.count += origin.count;
+                    sum.cost_ns += origin.cost_ns;
+                }
+                None => self.origins.push(origin.clone()),
+            }
+        }
+        match (&mut self.stops_by_kind, &other.stops_by_kind) {
+            (Some(sum), Some(part)) => sum.add(part),
+            (sum, part) if is_first => *sum = *part,
+            _ => {}
+        }
+        add(&mut self.stopped_ns, other.stopped_ns, is_first);
+        add(&mut self.handoffs, other.handoffs, is_first);
+        add(&mut self.handoffs_across, other.handoffs_across, is_first);
+    }
+
     /// The time that this pair moved to `to`'s bill, ns.
     #[must_use]
     pub fn shifted_ns(&self) -> u64 {

@@ -20,14 +20,18 @@ pub const SCHEMA: &str = "observer/1";
 pub struct HookLine {
     /// The event's name, as the kernel has it.
     pub name: String,
-    /// How its program meets it: `tp_btf`, `perf`, `iter`, `run`.
+    /// How its program meets it: `tp_btf`, `fentry`, `fexit`, `perf`, `iter`, `run`.
     pub via: String,
+    /// The kernel function that it meets, where there is a choice.
+    pub function: Option<String>,
     /// `active`, `absent`, `refused`.
     pub state: String,
     /// Why it is not active.
     pub reason: Option<String>,
     /// What is lost without it.
     pub lost: Option<String>,
+    /// It only refines what other hooks give too.
+    pub refines: bool,
 }
 
 /// The first record: what was measured on, and how.
@@ -64,6 +68,8 @@ pub struct Header {
     pub hooks: Vec<HookLine>,
     /// What one crossing of each kind costs here, ns; `None` where it could not be calibrated.
     pub crossing_costs_ns: Vec<(String, Option<u64>)>,
+    /// How far the calibrations of each kind lay apart (half of the range between their quartiles), ns.
+    pub crossing_spreads_ns: Vec<(String, Option<u64>)>,
     /// What is observed, in words.
     pub target: String,
 }
@@ -115,6 +121,8 @@ pub struct TaskFigures {
     pub crossings: Option<u64>,
     /// What they cost; part of `system_ns`.
     pub crossing_ns: Option<u64>,
+    /// What they would have cost above the user time that there was: the calibration is that wrong here.
+    pub crossing_cut_ns: Option<u64>,
 
     /// User time that the kernel reports (`getrusage`, `/proc/PID/task/TID/stat`), since the account was opened.
     pub reported_user_ns: u64,
@@ -163,7 +171,7 @@ pub struct TaskFigures {
     pub wakeups: u64,
     /// Wakeups that it made.
     pub wakes_made: u64,
-    /// Its system time inside wakeups. Not measured yet.
+    /// Its time inside the wakeups that it made, where their end was seen.
     pub wakeup_cost_ns: Option<u64>,
     /// Switches away while it could not run on.
     pub switches_voluntary: u64,
@@ -175,6 +183,10 @@ pub struct TaskFigures {
     pub ptrace_stops: u64,
     /// Time in them.
     pub ptrace_stopped_ns: u64,
+    /// Job-control stops (SIGSTOP and its like, not by a tracer).
+    pub job_stops: u64,
+    /// Time in them.
+    pub job_stopped_ns: u64,
     /// Tracer at the last stop.
     pub tracer_tid: Option<u32>,
     /// Its tid before an exec from a thread that was not the leader.
@@ -217,10 +229,18 @@ pub struct Trailer {
     pub lost_events: u64,
     /// Tasks not observed since no slot was free (`--max-tasks`).
     pub map_full: u64,
+    /// Events of pairs that found no room (`--max-pairs`): they are in the pair `(other)`.
+    pub pairs_folded: u64,
     /// Runs that the kernel left out, the program being active on that CPU already.
     pub recursion_misses: Option<u64>,
     /// Events whose time lay before the one booked last on their CPU.
     pub clock_backwards: u64,
+    /// Switches at which both ways to a clock's staleness were compared (`--hooks auto,update_rq_clock`).
+    pub clocks_compared: u64,
+    /// How far they lay apart, all together.
+    pub clocks_apart_ns: u64,
+    /// The most.
+    pub clocks_apart_max_ns: u64,
     /// Switches whose clocks had jumped.
     pub clock_jumps: u64,
     /// Switches whose program did not run; made good where `sched_exit_tp` is active.

@@ -1,13 +1,17 @@
 //! The one table of hooks: what each is, whether it is needed, and what is lost without it.
 
 use aya::programs::perf_event::SoftwareEvent;
-use observer_common::names::{PROGRAMS, hook};
+use observer_common::names::{self, PROGRAMS, hook};
 
 /// How a program meets its event.
 #[derive(Clone, Copy, Debug)]
 pub enum Via {
     /// A tracepoint with BTF types (`tp_btf`).
     Tracepoint(&'static str),
+    /// The entry of a kernel function (`fentry`): the first of these that works.
+    Entry(&'static [&'static str]),
+    /// Its return (`fexit`).
+    Return(&'static [&'static str]),
     /// A software event of perf, on each CPU, each occurrence.
     Software(SoftwareEvent),
     /// A task iterator, run by the reader.
@@ -22,6 +26,8 @@ impl Via {
     pub fn name(self) -> &'static str {
         match self {
             Self::Tracepoint(_) => "tp_btf",
+            Self::Entry(_) => "fentry",
+            Self::Return(_) => "fexit",
             Self::Software(_) => "perf",
             Self::TaskIterator => "iter",
             Self::Reader => "run",
@@ -40,6 +46,12 @@ pub struct Hook {
     pub via: Via,
     /// Without it observer cannot run.
     pub required: bool,
+    /// It only refines what other hooks give too.
+    pub refines: bool,
+    /// Attached only if asked for by name.
+    pub on_request: bool,
+    /// Of no use, or harmful, without this other one.
+    pub needs: Option<usize>,
     /// What is lost without it.
     pub lost: &'static str,
 }
@@ -52,29 +64,34 @@ impl Hook {
     }
 }
 
+const fn hook_of(name: &'static str, index: usize, via: Via, lost: &'static str) -> Hook {
+    Hook { name, index, via, required: false, refines: false, on_request: false, needs: None, lost }
+}
+
 const fn tracepoint(name: &'static str, index: usize, required: bool, lost: &'static str) -> Hook {
-    Hook { name, index, via: Via::Tracepoint(name), required, lost }
+    Hook { required, ..hook_of(name, index, Via::Tracepoint(name), lost) }
 }
 
 const SPLIT: &str = "the split into user and system";
+/// Static in some kernels, and then without a type of its own; the other one sees no signal stops.
+const STOP: &[&str] = &["ptrace_stop", "ptrace_notify"];
 const IRQ: &str = "interrupt time counts as the time of the task that was interrupted";
 const VECTOR: &str = "time in this x86 vector counts as the task's";
 
 /// In the order in which they are attached: what ends an interval before what begins one.
-pub const HOOKS: [Hook; 32] = [
+pub const HOOKS: [Hook; names::HOOKS] = [
     Hook {
-        name: "read_cpu",
-        index: hook::READ,
-        via: Via::Reader,
         required: true,
-        lost: "open intervals cannot be read",
+        ..hook_of("read_cpu", hook::READ, Via::Reader, "open intervals cannot be read")
     },
     Hook {
-        name: "task",
-        index: hook::FIND,
-        via: Via::TaskIterator,
         required: true,
-        lost: "tasks that exist already cannot be observed",
+        ..hook_of(
+            "task",
+            hook::FIND,
+            Via::TaskIterator,
+            "tasks that exist already cannot be observed",
+        )
     },
     tracepoint(
         "sched_entry_tp",
@@ -83,6 +100,12 @@ pub const HOOKS: [Hook; 32] = [
         "skip requests are taken from sched_wakeup alone",
     ),
     tracepoint("sched_switch", hook::SWITCH, true, "everything"),
+    hook_of(
+        "sched_switch pairs",
+        hook::PAIRS,
+        Via::Tracepoint("sched_switch"),
+        "who woke whom, who traced whom, and whose time went to whom",
+    ),
     tracepoint(
         "sched_exit_tp",
         hook::LEAVE,
@@ -115,20 +138,18 @@ pub const HOOKS: [Hook; 32] = [
     tracepoint("sys_exit", hook::SYS_EXIT, false, SPLIT),
     tracepoint("sys_enter", hook::SYS_ENTER, false, SPLIT),
     tracepoint("page_fault_user", hook::FAULT, false, "page faults count as user time"),
-    Hook {
-        name: "page-faults-min",
-        index: hook::FAULT_MIN,
-        via: Via::Software(SoftwareEvent::PageFaultsMin),
-        required: false,
-        lost: "time after a page fault is unclassified up to the next evidence",
-    },
-    Hook {
-        name: "page-faults-maj",
-        index: hook::FAULT_MAJ,
-        via: Via::Software(SoftwareEvent::PageFaultsMaj),
-        required: false,
-        lost: "time after a major page fault is unclassified up to the next evidence",
-    },
+    hook_of(
+        "page-faults-min",
+        hook::FAULT_MIN,
+        Via::Software(SoftwareEvent::PageFaultsMin),
+        "time after a page fault is unclassified up to the next evidence",
+    ),
+    hook_of(
+        "page-faults-maj",
+        hook::FAULT_MAJ,
+        Via::Software(SoftwareEvent::PageFaultsMaj),
+        "time after a major page fault is unclassified up to the next evidence",
+    ),
     tracepoint("irq_handler_exit", hook::IRQ_EXIT, false, IRQ),
     tracepoint("irq_handler_entry", hook::IRQ_ENTER, false, IRQ),
     tracepoint("softirq_exit", hook::SOFTIRQ_EXIT, false, IRQ),
@@ -143,6 +164,53 @@ pub const HOOKS: [Hook; 32] = [
     tracepoint("call_function_single_entry", hook::CALL1_ENTER, false, VECTOR),
     tracepoint("irq_work_exit", hook::WORK_EXIT, false, VECTOR),
     tracepoint("irq_work_entry", hook::WORK_ENTER, false, VECTOR),
+    Hook {
+        refines: true,
+        ..hook_of(
+            "wakeup_preempt",
+            hook::PREEMPT,
+            Via::Return(&["wakeup_preempt", "check_preempt_curr"]),
+            "skip requests of new tasks before 6.18; those of wakeups are taken from sched_wakeup",
+        )
+    },
+    Hook {
+        refines: true,
+        ..hook_of(
+            "ptrace_stop exit",
+            hook::STOP_LEAVE,
+            Via::Return(STOP),
+            "the way out of a ptrace stop is calibrated, not measured",
+        )
+    },
+    Hook {
+        refines: true,
+        needs: Some(hook::STOP_LEAVE),
+        ..hook_of(
+            "ptrace_stop",
+            hook::STOP_ENTER,
+            Via::Entry(STOP),
+            "the way into a ptrace stop is calibrated, not measured",
+        )
+    },
+    Hook {
+        refines: true,
+        ..hook_of(
+            "handle_mm_fault",
+            hook::FAULT_DONE,
+            Via::Return(&["handle_mm_fault"]),
+            "ends of page faults are taken from perf's events",
+        )
+    },
+    Hook {
+        refines: true,
+        on_request: true,
+        ..hook_of(
+            "update_rq_clock",
+            hook::CLOCK,
+            Via::Entry(&["update_rq_clock"]),
+            "the second way to a clock's staleness, to compare with",
+        )
+    },
 ];
 
 /// What became of a hook.
@@ -163,6 +231,8 @@ pub struct HookStatus {
     pub hook: Hook,
     /// What became of it.
     pub state: State,
+    /// The kernel function that it meets, where there is a choice.
+    pub function: Option<&'static str>,
 }
 
 impl HookStatus {

@@ -33,6 +33,12 @@ pub fn layout(btf: &Btf) -> Result<Layout, Missing> {
         task_exit_state: task("exit_state", 4),
         task_ptrace: task("ptrace", 4),
         task_ptrace_message: task("ptrace_message", 8),
+        task_exit_code: task("exit_code", 4),
+        task_siginfo: task("last_siginfo", 8),
+        task_cgroups: task("cgroups", 8),
+        css_set_cgroup: offset(btf, "css_set", "dfl_cgrp", 8),
+        cgroup_kn: offset(btf, "cgroup", "kn", 8),
+        kernfs_id: offset(btf, "kernfs_node", "id", 8),
         task_parent: task("parent", 8),
         task_real_parent: task("real_parent", 8),
         task_stack: task("stack", 8),
@@ -84,6 +90,9 @@ pub fn config(btf: &Btf) -> Result<Config, Missing> {
         switch_args: switch_variant(btf)?,
         has_task_regs: u64::from(btf.enum_value("bpf_func_id", "BPF_FUNC_task_pt_regs").is_some()),
         child_in_user: u64::from(arm64),
+        pairs: 1,
+        // arch/x86/entry/syscalls/syscall_64.tbl, include/uapi/asm-generic/unistd.h.
+        yield_number: if arm64 { 124 } else { 24 },
         // THREAD_SIZE without KASAN: arch/x86/include/asm/page_64_types.h, arch/arm64/include/asm/memory.h.
         stack_size: 16 * 1024,
         ..Config::NONE

@@ -19,6 +19,7 @@ use observer_common::{
 use super::{
     Sizes,
     hooks::{HOOKS, Hook, HookStatus, State, Via},
+    selection::Selection,
 };
 use crate::kernel::{Btf, Limits, Unsupported, explain_load_error};
 
@@ -33,17 +34,29 @@ pub struct Loaded {
     pub status: Vec<HookStatus>,
 }
 
+/// What is loaded, and for what.
+#[derive(Clone, Copy)]
+pub struct Request<'a> {
+    /// The running kernel's types.
+    pub btf: &'a Btf,
+    /// Its limits, to explain a refusal.
+    pub limits: &'a Limits,
+    /// Where its members lie.
+    pub layout: &'a Layout,
+    /// What the session wants.
+    pub config: &'a Config,
+    /// Sizes of the maps.
+    pub sizes: &'a Sizes,
+    /// Hooks that the user wants.
+    pub selection: &'a Selection,
+}
+
 /// Loads and attaches. Fails only for what is required.
-pub fn load(
-    btf: &Btf,
-    limits: &Limits,
-    layout: &Layout,
-    config: &Config,
-    sizes: &Sizes,
-) -> Result<Loaded, Unsupported> {
+pub fn load(request: &Request<'_>) -> Result<Loaded, Unsupported> {
+    let Request { btf, config, .. } = *request;
     let types = AyaBtf::parse(btf.bytes(), aya::Endianness::default())
         .map_err(|error| unsupported("read the kernel's type information", &error.to_string()))?;
-    let loaded = load_once(btf, &types, limits, layout, config, sizes)?;
+    let loaded = load_once(request, &types)?;
     let entry_lost = config.has_entry != 0
         && loaded.status.iter().any(|s| s.hook.index == hook::ENTRY && !s.is_active());
     if !entry_lost {
@@ -52,17 +65,11 @@ pub fn load(
     // The programs were told that sched_entry_tp delivers the requests. It does not: tell them so.
     drop(loaded);
     let config = Config { has_entry: 0, ..*config };
-    load_once(btf, &types, limits, layout, &config, sizes)
+    load_once(&Request { config: &config, ..*request }, &types)
 }
 
-fn load_once(
-    btf: &Btf,
-    types: &AyaBtf,
-    limits: &Limits,
-    layout: &Layout,
-    config: &Config,
-    sizes: &Sizes,
-) -> Result<Loaded, Unsupported> {
+fn load_once(request: &Request<'_>, types: &AyaBtf) -> Result<Loaded, Unsupported> {
+    let Request { limits, layout, config, sizes, .. } = *request;
     let mut ebpf = EbpfLoader::new()
         .btf(Some(types))
         .override_global(names::LAYOUT, layout, true)
@@ -71,6 +78,10 @@ fn load_once(
         .map_max_entries(names::TASKS, sizes.slots)
         .map_max_entries(names::SLOTS, sizes.tids)
         .map_max_entries(names::FREE, sizes.slots)
+        .map_max_entries(names::PAIRS, sizes.pairs)
+        .map_max_entries(names::TRACES, sizes.pairs)
+        .map_max_entries(names::OTHER_PAIRS, sizes.cpus)
+        .map_max_entries(names::OTHER_TRACES, sizes.cpus)
         .map_max_entries(names::ENDED, sizes.ring_bytes)
         .map_max_entries(names::TARGETS, sizes.targets)
         .load(OBJECT)
@@ -78,15 +89,12 @@ fn load_once(
     fill_free(&mut ebpf, sizes.slots).map_err(|error| {
         unsupported("fill the stack of free slots", &one_line(&error.to_string()))
     })?;
-    let online: Vec<u32> = limits.online_cpus.iter().collect();
-    let status = HOOKS
-        .iter()
-        .map(|hook| {
-            let state = start(&mut ebpf, hook, btf, types, limits, &online);
-            debug!("{}: {state:?}", hook.name);
-            HookStatus { hook: *hook, state }
-        })
-        .collect::<Vec<_>>();
+    let mut status: Vec<HookStatus> = Vec::with_capacity(HOOKS.len());
+    for hook in &HOOKS {
+        let (state, function) = start(&mut ebpf, hook, request, types, &status);
+        debug!("{}: {state:?}", hook.name);
+        status.push(HookStatus { hook: *hook, state, function });
+    }
     let lost = status.iter().find(|status| status.hook.required && !status.is_active());
     if let Some(lost) = lost {
         return Err(unsupported(
@@ -106,17 +114,33 @@ fn fill_free(ebpf: &mut Ebpf, slots: u32) -> Result<(), MapError> {
     (1..slots).rev().try_for_each(|slot| free.push(slot, 0))
 }
 
-/// Loads and attaches one program.
+/// Loads and attaches one program; also says which function it meets, where there is a choice.
 fn start(
     ebpf: &mut Ebpf,
     hook: &Hook,
-    btf: &Btf,
+    request: &Request<'_>,
     types: &AyaBtf,
-    limits: &Limits,
-    online: &[u32],
-) -> State {
+    before: &[HookStatus],
+) -> (State, Option<&'static str>) {
+    if let Some(why) = request.selection.excludes(hook) {
+        return (State::Absent(why.to_owned()), None);
+    }
+    let is_active = |index| before.iter().any(|s| s.hook.index == index && s.is_active());
+    if hook.needs.is_some_and(|index| !is_active(index)) {
+        return (State::Absent("of no use without its counterpart".to_owned()), None);
+    }
+    match hook.via {
+        Via::Entry(functions) | Via::Return(functions) => {
+            meet_function(ebpf, hook, functions, request, types)
+        }
+        _ => (meet(ebpf, hook, request, types), None),
+    }
+}
+
+/// Everything but functions: there is one event to meet.
+fn meet(ebpf: &mut Ebpf, hook: &Hook, request: &Request<'_>, types: &AyaBtf) -> State {
     if let Via::Tracepoint(tracepoint) = hook.via
-        && !btf.has_tracepoint(tracepoint)
+        && !request.btf.has_tracepoint(tracepoint)
     {
         return State::Absent(format!("this kernel has no tracepoint {tracepoint}"));
     }
@@ -130,8 +154,8 @@ fn start(
         (Program::Iter(program), Via::TaskIterator) => program.load("task", types),
         (Program::RawTracePoint(program), Via::Reader) => program.load(),
         (Program::PerfEvent(program), Via::Software(event)) => program.load().and_then(|()| {
-            online.iter().try_for_each(|cpu| {
-                let scope = PerfEventScope::AllProcessesOneCpu { cpu: *cpu };
+            request.limits.online_cpus.iter().try_for_each(|cpu| {
+                let scope = PerfEventScope::AllProcessesOneCpu { cpu };
                 let config = PerfEventConfig::Software(event);
                 program.attach(config, scope, SamplePolicy::Period(1), false).map(drop)
             })
@@ -140,8 +164,39 @@ fn start(
     };
     match result {
         Ok(()) => State::Active(verified_instructions(ebpf, hook)),
-        Err(error) => refusal(&error, limits),
+        Err(error) => refusal(&error, request.limits),
     }
+}
+
+/// The first of some functions that this kernel has, and lets be met: a static one may be there in one build and
+/// inlined in the next, and one that loads may still refuse to be attached to.
+fn meet_function(
+    ebpf: &mut Ebpf,
+    hook: &Hook,
+    functions: &'static [&'static str],
+    request: &Request<'_>,
+    types: &AyaBtf,
+) -> (State, Option<&'static str>) {
+    let mut state = State::Absent(format!("this kernel has no function {}", functions.join(", ")));
+    for function in functions.iter().filter(|function| request.btf.has_func(function)) {
+        let result = match ebpf.program_mut(hook.program()) {
+            Some(Program::FEntry(program)) => {
+                // One that was loaded for the function before holds that: each has its own.
+                let _ = program.unload();
+                program.load(function, types).and_then(|()| program.attach().map(drop))
+            }
+            Some(Program::FExit(program)) => {
+                let _ = program.unload();
+                program.load(function, types).and_then(|()| program.attach().map(drop))
+            }
+            _ => return (State::Absent("the object has no such program".to_owned()), None),
+        };
+        match result {
+            Ok(()) => return (State::Active(verified_instructions(ebpf, hook)), Some(function)),
+            Err(error) => state = refusal(&error, request.limits),
+        }
+    }
+    (state, None)
 }
 
 fn verified_instructions(ebpf: &Ebpf, hook: &Hook) -> Option<u32> {

@@ -2,7 +2,9 @@
 
 pub mod hooks;
 pub mod layout;
+mod ledger;
 mod load;
+pub mod selection;
 mod shared;
 mod sys;
 
@@ -17,20 +19,24 @@ use aya::{
 use observer_common::{
     cpu::Cpu,
     glob::Glob,
-    layout::{Config, Layout},
     names::{self, hook},
+    pair::{Pair, PairKey},
+    ptrace::Trace,
     task::{Task, state},
 };
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-use self::shared::SharedArray;
 pub use self::{
     hooks::{HookStatus, State, Via},
-    load::OBJECT,
+    load::{OBJECT, Request},
     sys::ProgramStats,
 };
-use crate::kernel::{Btf, Limits};
+use self::{ledger::Table, shared::SharedArray};
+use crate::kernel::Limits;
+
+/// Pairs of each kind for which there is room, unless the user says otherwise: 8 MB for both.
+pub const MAX_PAIRS: u32 = 4_096;
 
 /// Sizes of the maps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,14 +51,22 @@ pub struct Sizes {
     pub ring_bytes: u32,
     /// Ids to observe.
     pub targets: u32,
+    /// Pairs, of each kind, that can be open or unread at once.
+    pub pairs: u32,
 }
 
 impl Sizes {
-    /// What this machine needs; `max_tasks` is the user's word, if there is one.
+    /// What this machine needs; `max_tasks` and `max_pairs` are the user's word, if there is one.
     ///
     /// `all`: every task is observed, so there must be room for those that live now and as many again.
     #[must_use]
-    pub fn choose(limits: &Limits, max_tasks: Option<u32>, all: bool, targets: usize) -> Self {
+    pub fn choose(
+        limits: &Limits,
+        max_tasks: Option<u32>,
+        max_pairs: Option<u32>,
+        all: bool,
+        targets: usize,
+    ) -> Self {
         let live = limits.live_tasks.unwrap_or(0);
         let default = if all { live.saturating_mul(2).max(16_384) } else { 16_384 };
         Self {
@@ -62,6 +76,7 @@ impl Sizes {
             tids: limits.pid_max.unwrap_or(4 * 1024 * 1024).saturating_add(1),
             ring_bytes: 256 * 1024,
             targets: u32::try_from(targets).unwrap_or(u32::MAX).max(64),
+            pairs: max_pairs.unwrap_or(MAX_PAIRS).max(1),
         }
     }
 }
@@ -72,6 +87,10 @@ pub struct Probe {
     status: Vec<HookStatus>,
     cpus: SharedArray<Cpu>,
     tasks: SharedArray<Task>,
+    pairs: Table<Pair>,
+    traces: Table<Trace>,
+    other_pairs: SharedArray<Pair>,
+    other_traces: SharedArray<Trace>,
     free: Stack<MapData, u32>,
     ended: RingBuf<MapData>,
     targets: HashMap<MapData, u32, u32>,
@@ -82,23 +101,38 @@ pub struct Probe {
 
 impl Probe {
     /// Loads and attaches. Nothing is observed yet: see [`Probe::find_tasks`].
-    pub fn load(
-        btf: &Btf,
-        limits: &Limits,
-        layout: &Layout,
-        config: &Config,
-        sizes: &Sizes,
-    ) -> Result<Self> {
-        let load::Loaded { mut ebpf, status } = load::load(btf, limits, layout, config, sizes)?;
+    pub fn load(request: &Request<'_>) -> Result<Self> {
+        let Request { limits, sizes, .. } = *request;
+        let load::Loaded { mut ebpf, status } = load::load(request)?;
         let cpus = SharedArray::map(map_fd(&ebpf, names::CPUS)?, sizes.cpus)
             .context("cannot map the CPUs' books")?;
         let tasks = SharedArray::map(map_fd(&ebpf, names::TASKS)?, sizes.slots)
             .context("cannot map the tasks' books")?;
+        let pairs = Table::new(map_fd(&ebpf, names::PAIRS)?).context("the table of pairs")?;
+        let traces = Table::new(map_fd(&ebpf, names::TRACES)?).context("the table of tracers")?;
+        let other_pairs = SharedArray::map(map_fd(&ebpf, names::OTHER_PAIRS)?, sizes.cpus)
+            .context("cannot map the sum of the rest")?;
+        let other_traces = SharedArray::map(map_fd(&ebpf, names::OTHER_TRACES)?, sizes.cpus)
+            .context("cannot map the sum of the rest")?;
         let free = Stack::try_from(take(&mut ebpf, names::FREE)?)?;
         let ended = RingBuf::try_from(take(&mut ebpf, names::ENDED)?)?;
         let targets = HashMap::try_from(take(&mut ebpf, names::TARGETS)?)?;
         let online = limits.online_cpus.iter().collect();
-        Ok(Self { ebpf, status, cpus, tasks, free, ended, targets, online, highest_slot: 0 })
+        Ok(Self {
+            ebpf,
+            status,
+            cpus,
+            tasks,
+            pairs,
+            traces,
+            other_pairs,
+            other_traces,
+            free,
+            ended,
+            targets,
+            online,
+            highest_slot: 0,
+        })
     }
 
     /// What became of each hook.
@@ -267,6 +301,37 @@ impl Probe {
         self.free.push(slot, 0).context("cannot give a slot back")
     }
 
+    /// Shows every waker with its wakee.
+    pub fn for_each_pair(&mut self, see: impl FnMut(&PairKey, &Pair)) -> std::io::Result<()> {
+        self.pairs.for_each(see)
+    }
+
+    /// Shows every tracer with its tracee.
+    pub fn for_each_trace(&mut self, see: impl FnMut(&PairKey, &Trace)) -> std::io::Result<()> {
+        self.traces.for_each(see)
+    }
+
+    /// Takes out a waker and its wakee that get no more events.
+    pub fn remove_pair(&self, key: &PairKey) -> std::io::Result<()> {
+        self.pairs.remove(key)
+    }
+
+    /// Takes out a tracer and its tracee that get no more events.
+    pub fn remove_trace(&self, key: &PairKey) -> std::io::Result<()> {
+        self.traces.remove(key)
+    }
+
+    /// What found no room in the tables, all CPUs together.
+    #[must_use]
+    pub fn folded(&self) -> (Pair, Trace) {
+        let (mut pairs, mut traces) = (Pair::default(), Trace::default());
+        for cpu in 0..self.cpus.len() {
+            self.other_pairs.read(cpu).iter().for_each(|pair| pairs.add(pair));
+            self.other_traces.read(cpu).iter().for_each(|trace| traces.add(trace));
+        }
+        (pairs, traces)
+    }
+
     /// The ring's descriptor: readable when it holds more than the reader should let lie.
     pub fn ring(&self) -> &RingBuf<MapData> {
         &self.ended
@@ -291,10 +356,12 @@ fn take(ebpf: &mut Ebpf, name: &str) -> Result<aya::maps::Map> {
     ebpf.take_map(name).ok_or_else(|| anyhow!("the object has no map {name}"))
 }
 
-/// The descriptor of an array that the program side owns.
+/// The descriptor of a map that the program side owns.
 fn map_fd(ebpf: &Ebpf, name: &str) -> Result<std::os::fd::OwnedFd> {
     match ebpf.map(name) {
-        Some(aya::maps::Map::Array(map)) => Ok(map.fd().as_fd().try_clone_to_owned()?),
-        _ => Err(anyhow!("the object has no array {name}")),
+        Some(aya::maps::Map::Array(map) | aya::maps::Map::HashMap(map)) => {
+            Ok(map.fd().as_fd().try_clone_to_owned()?)
+        }
+        _ => Err(anyhow!("the object has no map {name} of this kind")),
     }
 }

@@ -11,7 +11,7 @@ use std::{
     path::PathBuf,
     sync::mpsc::{Receiver, Sender, channel},
     thread,
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use anyhow::{Result, anyhow, bail};
@@ -32,7 +32,7 @@ use observer_common::{
 use crate::{
     kernel::Limits,
     lab::workload::{
-        clock::{Amount, Clock, median},
+        clock::{Amount, Clock},
         memory::Pages,
     },
     model::{Crossings, account::Able},
@@ -40,12 +40,14 @@ use crate::{
 };
 
 /// Enough for a median, few enough for a start: about 20 ms together.
-const BATCHES: usize = 7;
+const BATCHES: usize = 9;
 const SYSCALLS: u64 = 2_000;
-const STOPS: u64 = 300;
+const STOPS: u64 = 100;
+const STOP_BATCHES: usize = 7;
 const PAGES: usize = 256;
-const INTERRUPTS: u32 = 200;
-const SPIN_NS: u64 = 10_000_000;
+const INTERRUPTS: u32 = 100;
+const INTERRUPT_BATCHES: usize = 5;
+const SPIN_NS: u64 = 5_000_000;
 
 /// The costs: from this boot's cache, else measured now. A kind that cannot be measured stays unknown.
 #[must_use]
@@ -58,31 +60,39 @@ pub fn crossings(probe: &mut Probe, limits: &Limits, able: Able) -> Crossings {
         return crossings;
     }
     let crossings = measure(probe);
-    // What failed once may succeed at the next start: only a whole calibration is kept.
-    if crossings.cost_ps.iter().all(Option::is_some) {
+    // What failed once, or was measured on a busy machine, may come out better at the next start.
+    if crossings.is_whole() && is_steady(&crossings) {
         store_cache(&key, &crossings);
     }
     crossings
 }
 
+/// The syscall's and the stop's batches lay within a sixth of their cost: nobody else used this CPU's caches.
+fn is_steady(crossings: &Crossings) -> bool {
+    [crossing::SYSCALL, crossing::STOP].into_iter().all(|kind| {
+        let spread_ps = crossings.spread_ps[kind].unwrap_or(u64::MAX);
+        spread_ps.saturating_mul(6) <= crossings.cost_ps[kind].unwrap_or(0)
+    })
+}
+
 /// Measures every kind.
 pub fn measure(probe: &mut Probe) -> Crossings {
     let mut crossings = Crossings::default();
-    let mut note = |kind: usize, result: Result<u64>| match result {
-        Ok(cost_ps) => crossings.cost_ps[kind] = Some(cost_ps),
+    let mut note = |kind: usize, result: Result<Cost>| match result {
+        Ok(cost) => {
+            crossings.cost_ps[kind] = Some(cost.ps);
+            crossings.spread_ps[kind] = Some(cost.spread_ps);
+        }
         Err(error) => debug!("calibration of {}: {error:#}", crossing::NAMES[kind]),
     };
     let syscall = syscall_cost(probe);
-    let syscall_ps = syscall.as_ref().ok().copied();
+    let syscall_ps = syscall.as_ref().map_or(0, |cost| cost.ps);
     note(crossing::SYSCALL, syscall);
-    note(crossing::STOP, stop_cost(probe, syscall_ps.unwrap_or(0)));
+    note(crossing::STOP, stop_cost(probe, syscall_ps));
     note(crossing::FAULT, fault_cost(probe));
     let interrupt = interrupt_cost(probe);
     // Out of user mode and back: the same entry and exit code as an interrupt, whose two sides are counted as one.
-    note(
-        crossing::PREEMPTION,
-        interrupt.as_ref().map(|cost| cost / 2).map_err(|e| anyhow!("{e:#}")),
-    );
+    note(crossing::PREEMPTION, interrupt.as_ref().map(Cost::half).map_err(|e| anyhow!("{e:#}")));
     note(crossing::INTERRUPT, interrupt);
     crossings
 }
@@ -126,10 +136,36 @@ impl Worker {
         Ok((before, after, own_ns))
     }
 
-    fn end(self) {
+    /// Ends it, and its account: what the calibration observed must not turn up among the session's tasks.
+    fn end(self, probe: &Probe) {
         drop(self.go);
         let _ = self.thread.join();
+        wait_for_end(probe, self.slot);
     }
+}
+
+/// Lets a worker do `pieces` and returns what they cost.
+fn cost_of(
+    probe: &mut Probe,
+    work: impl FnMut() -> u64 + Send + 'static,
+    pieces: impl FnOnce(&Worker, &Probe) -> Result<Vec<u64>>,
+) -> Result<Cost> {
+    let worker = Worker::start(probe, work)?;
+    let costs = pieces(&worker, probe);
+    worker.end(probe);
+    Cost::of(costs?)
+}
+
+/// Waits for the last switch of a task that has been joined or reaped: both come before it (`exit_mm`,
+/// `exit_notify`, kernel/exit.c), by as long as the task is preempted there.
+fn wait_for_end(probe: &Probe, slot: u32) {
+    for _ in 0..2000 {
+        if probe.task(slot).is_some_and(|task| task.state != state::LIVE) {
+            return;
+        }
+        thread::sleep(Duration::from_micros(100));
+    }
+    debug!("a task of the calibration (slot {slot}) has not ended");
 }
 
 /// Names a thread to the kernel side and finds its slot.
@@ -151,7 +187,7 @@ fn observe(probe: &mut Probe, tid: u32) -> Result<u32> {
 fn settled(probe: &Probe, slot: u32) -> Result<Task> {
     let mut last = probe.task(slot).ok_or_else(|| anyhow!("no account"))?;
     for _ in 0..200 {
-        thread::sleep(std::time::Duration::from_micros(50));
+        thread::sleep(Duration::from_micros(50));
         let now = probe.task(slot).ok_or_else(|| anyhow!("no account"))?;
         if now == last {
             return Ok(now);
@@ -169,8 +205,8 @@ fn grown(before: &[u64], after: &[u64], index: usize) -> u64 {
 ///
 /// An empty loop would say more (100 against 92 ns here): there the processor has nothing to overlap the way
 /// into the kernel and out of it with. Programs do something between two syscalls, so this loop does too.
-fn syscall_cost(probe: &mut Probe) -> Result<u64> {
-    let worker = Worker::start(probe, || {
+fn syscall_cost(probe: &mut Probe) -> Result<Cost> {
+    let work = || {
         let begin = Instant::now();
         for _ in 0..SYSCALLS {
             black_box(Instant::now());
@@ -182,20 +218,21 @@ fn syscall_cost(probe: &mut Probe) -> Result<u64> {
             black_box(Instant::now());
         }
         2 * own_ns
-    })?;
-    let mut costs = Vec::new();
-    for _ in 0..BATCHES {
-        let (before, after, own_ns) = worker.piece(probe, |_| {})?;
-        let borders = grown(&before.crossings, &after.crossings, crossing::SYSCALL);
-        let user_ns = grown(&before.mode_ns, &after.mode_ns, mode::USER).saturating_sub(own_ns);
-        costs.extend((user_ns * 1000).checked_div(borders));
-    }
-    worker.end();
-    median_of(costs)
+    };
+    cost_of(probe, work, |worker, probe| {
+        let mut costs = Vec::new();
+        for _ in 0..BATCHES {
+            let (before, after, own_ns) = worker.piece(probe, |_| {})?;
+            let borders = grown(&before.crossings, &after.crossings, crossing::SYSCALL);
+            let user_ns = grown(&before.mode_ns, &after.mode_ns, mode::USER).saturating_sub(own_ns);
+            costs.extend((user_ns * 1000).checked_div(borders));
+        }
+        Ok(costs)
+    })
 }
 
 /// A border of a ptrace stop: a tracee that does nothing between its stops.
-fn stop_cost(probe: &mut Probe, syscall_ps: u64) -> Result<u64> {
+fn stop_cost(probe: &mut Probe, syscall_ps: u64) -> Result<Cost> {
     // SAFETY: the child calls only what is safe after a fork of a process with threads, and ends by _exit.
     let child = match unsafe { fork() }? {
         ForkResult::Child => tracee(),
@@ -205,14 +242,16 @@ fn stop_cost(probe: &mut Probe, syscall_ps: u64) -> Result<u64> {
     // It may have ended.
     let _ = nix::sys::signal::kill(child, Signal::SIGKILL);
     let _ = waitpid(child, None);
-    let (before, after) = result?;
-    let stops = grown(&before.crossings, &after.crossings, crossing::STOP);
-    let syscalls = grown(&before.crossings, &after.crossings, crossing::SYSCALL);
-    let user_ps = grown(&before.mode_ns, &after.mode_ns, mode::USER) * 1000;
-    if stops == 0 {
-        bail!("no stop was seen");
-    }
-    Ok(user_ps.saturating_sub(syscalls * syscall_ps) / stops)
+    let (slot, readings) = result?;
+    wait_for_end(probe, slot);
+    let costs = readings.windows(2).filter_map(|pair| {
+        let (before, after) = (&pair[0], &pair[1]);
+        let stops = grown(&before.crossings, &after.crossings, crossing::STOP);
+        let syscalls = grown(&before.crossings, &after.crossings, crossing::SYSCALL);
+        let user_ps = grown(&before.mode_ns, &after.mode_ns, mode::USER) * 1000;
+        user_ps.saturating_sub(syscalls * syscall_ps).checked_div(stops)
+    });
+    Cost::of(costs.collect())
 }
 
 fn tracee() -> ! {
@@ -224,7 +263,8 @@ fn tracee() -> ! {
     }
 }
 
-fn trace(probe: &mut Probe, child: Pid) -> Result<(Task, Task)> {
+/// The tracee's slot, and readings of its account with [`STOPS`] stops between each.
+fn trace(probe: &mut Probe, child: Pid) -> Result<(u32, Vec<Task>)> {
     let WaitStatus::Stopped(..) = waitpid(child, None)? else { bail!("the tracee did not stop") };
     ptrace::setoptions(child, ptrace::Options::PTRACE_O_EXITKILL)?;
     let slot = observe(probe, child.as_raw().unsigned_abs())?;
@@ -236,66 +276,88 @@ fn trace(probe: &mut Probe, child: Pid) -> Result<(Task, Task)> {
         settled(probe, slot)
     };
     // The first stops are of cold code.
-    let before = run(20)?;
-    let after = run(2 * STOPS)?;
-    Ok((before, after))
+    let first = run(20);
+    let readings = std::iter::once(first).chain((0..STOP_BATCHES).map(|_| run(STOPS)));
+    Ok((slot, readings.collect::<Result<_>>()?))
 }
 
 /// A border of a page fault: fresh pages touched one by one.
-fn fault_cost(probe: &mut Probe) -> Result<u64> {
+fn fault_cost(probe: &mut Probe) -> Result<Cost> {
     if !probe.is_active(hook::FAULT) || !probe.is_active(hook::FAULT_MIN) {
         bail!("the end of a page fault is not seen here");
     }
-    let worker = Worker::start(probe, || {
+    let work = || {
         if let Ok(pages) = Pages::map(PAGES) {
             (0..PAGES).for_each(|page| pages.touch(page));
         }
         0
-    })?;
-    let mut costs = Vec::new();
-    for _ in 0..BATCHES {
-        let (before, after, _) = worker.piece(probe, |_| {})?;
-        let borders = grown(&before.crossings, &after.crossings, crossing::FAULT);
-        if borders >= PAGES as u64 {
-            costs.push(grown(&before.mode_ns, &after.mode_ns, mode::USER) * 1000 / borders);
+    };
+    cost_of(probe, work, |worker, probe| {
+        let mut costs = Vec::new();
+        for _ in 0..BATCHES {
+            let (before, after, _) = worker.piece(probe, |_| {})?;
+            let borders = grown(&before.crossings, &after.crossings, crossing::FAULT);
+            if borders >= PAGES as u64 {
+                costs.push(grown(&before.mode_ns, &after.mode_ns, mode::USER) * 1000 / borders);
+            }
         }
-    }
-    worker.end();
-    median_of(costs)
+        Ok(costs)
+    })
 }
 
 /// Both sides of an interrupt in user mode: a spin that times itself, interrupted from here.
-fn interrupt_cost(probe: &mut Probe) -> Result<u64> {
+fn interrupt_cost(probe: &mut Probe) -> Result<Cost> {
     let clock = Clock::measure()?;
-    let worker = Worker::start(probe, move || {
+    let work = move || {
         let tally = clock.burn(Amount::UserNs(SPIN_NS));
         // A gap without a kernel entry is the hypervisor's: to every hook it is user time.
         let host_ns = if clock.marks { tally.gap_ns - tally.kernel_gap_ns } else { 0 };
         tally.user_ns + host_ns
-    })?;
-    let mut costs = Vec::new();
-    for _ in 0..3 {
-        let (before, after, own_ns) = worker.piece(probe, |before| {
-            for _ in 0..INTERRUPTS {
-                // Reading the CPU that the worker runs on interrupts it.
-                let _ = probe.read_cpu(before.cpu);
+    };
+    cost_of(probe, work, |worker, probe| {
+        let mut costs = Vec::new();
+        for _ in 0..INTERRUPT_BATCHES {
+            let (before, after, own_ns) = worker.piece(probe, |before| {
+                for _ in 0..INTERRUPTS {
+                    // Reading the CPU that the worker runs on interrupts it.
+                    let _ = probe.read_cpu(before.cpu);
+                }
+            })?;
+            let interrupts = grown(&before.crossings, &after.crossings, crossing::INTERRUPT);
+            let user_ns = grown(&before.mode_ns, &after.mode_ns, mode::USER);
+            // A preemption costs more than an interrupt, in cold caches too.
+            let preemptions = after.switches_involuntary - before.switches_involuntary;
+            if interrupts >= u64::from(INTERRUPTS) / 4 && preemptions <= interrupts / 50 {
+                costs.push(user_ns.saturating_sub(own_ns) * 1000 / interrupts);
             }
-        })?;
-        let interrupts = grown(&before.crossings, &after.crossings, crossing::INTERRUPT);
-        let user_ns = grown(&before.mode_ns, &after.mode_ns, mode::USER);
-        if interrupts >= u64::from(INTERRUPTS) / 4 {
-            costs.push(user_ns.saturating_sub(own_ns) * 1000 / interrupts);
         }
-    }
-    worker.end();
-    median_of(costs)
+        Ok(costs)
+    })
 }
 
-fn median_of(mut values: Vec<u64>) -> Result<u64> {
-    if values.is_empty() {
-        bail!("nothing could be measured");
+/// What one border costs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Cost {
+    /// The lower quartile of the batches, ps: whoever else uses the machine only ever adds.
+    ps: u64,
+    /// Half of the range between the quartiles, ps.
+    spread_ps: u64,
+}
+
+impl Cost {
+    fn half(&self) -> Self {
+        Self { ps: self.ps / 2, spread_ps: self.spread_ps / 2 }
     }
-    Ok(median(&mut values))
+
+    fn of(mut batches_ps: Vec<u64>) -> Result<Self> {
+        batches_ps.sort_unstable();
+        let quarter = batches_ps.len() / 4;
+        let quartiles = (batches_ps.get(quarter), batches_ps.iter().rev().nth(quarter));
+        let (Some(low_ps), Some(high_ps)) = quartiles else {
+            bail!("nothing could be measured");
+        };
+        Ok(Self { ps: *low_ps, spread_ps: (high_ps - low_ps) / 2 })
+    }
 }
 
 /// The costs hold for this boot, this program and these hooks.
@@ -317,8 +379,8 @@ fn cache_path(key: &str) -> Option<PathBuf> {
 
 fn load_cache(key: &str) -> Option<Crossings> {
     let text = fs::read_to_string(cache_path(key)?).ok()?;
-    let cost_ps: [Option<u64>; crossing::COUNT] = serde_json::from_str(&text).ok()?;
-    Some(Crossings { cost_ps })
+    let (cost_ps, spread_ps) = serde_json::from_str(&text).ok()?;
+    Some(Crossings { cost_ps, spread_ps })
 }
 
 fn store_cache(key: &str, crossings: &Crossings) {
@@ -326,10 +388,26 @@ fn store_cache(key: &str, crossings: &Crossings) {
         let path = cache_path(key)?;
         let _ = fs::DirBuilder::new().mode(0o755).create(path.parent()?);
         let draft = path.with_extension("tmp");
-        fs::write(&draft, serde_json::to_vec(&crossings.cost_ps).ok()?).ok()?;
+        fs::write(&draft, serde_json::to_vec(&(crossings.cost_ps, crossings.spread_ps)).ok()?)
+            .ok()?;
         fs::rename(draft, path).ok()
     };
     if store().is_none() {
         debug!("the calibration could not be kept for the next start");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_busy_machine_does_not_move_the_cost() {
+        let quiet = Cost::of(vec![101, 100, 99, 100, 102, 98, 100]).unwrap();
+        let busy = Cost::of(vec![900, 100, 99, 100, 150, 98, 5_000]).unwrap();
+        assert_eq!(quiet.ps, busy.ps);
+        assert!(busy.spread_ps > 20 * quiet.spread_ps.max(1), "and the spread says that it was");
+        assert!(Cost::of(Vec::new()).is_err());
+        assert_eq!(Cost::of(vec![7]).unwrap(), Cost { ps: 7, spread_ps: 0 });
     }
 }

@@ -3,6 +3,7 @@
 pub mod calibration;
 pub mod cgroups;
 pub mod child;
+pub mod ledger;
 pub mod own;
 pub mod target;
 
@@ -18,7 +19,11 @@ use observer_common::{
     task::{Task, crossing, state},
 };
 
-use self::{own::OwnCost, target::Target};
+use self::{
+    ledger::{Ledger, account_of},
+    own::OwnCost,
+    target::Target,
+};
 use crate::{
     clock::now_ns,
     kernel::{Accounting, Btf, Limits, Unsupported},
@@ -27,8 +32,11 @@ use crate::{
         account::Able,
         report::{SCHEMA, cpu_figures},
     },
-    probe::{self, Probe, Sizes},
+    probe::{self, Probe, Sizes, selection::Selection},
 };
+
+/// So many ended accounts fill the table of pairs if it is not read.
+const MANY_ENDED: usize = 512;
 
 /// What the user asked for.
 #[derive(Clone, Debug, Default)]
@@ -37,6 +45,16 @@ pub struct Options {
     pub target: Target,
     /// Room for this many accounts.
     pub max_tasks: Option<u32>,
+    /// Room for this many pairs of each kind; 0 = keep none.
+    pub max_pairs: Option<u32>,
+    /// Which hooks.
+    pub hooks: Selection,
+}
+
+impl Options {
+    fn keeps_pairs(&self) -> bool {
+        self.max_pairs != Some(0) && self.hooks.wants(hook::PAIRS)
+    }
 }
 
 /// A running session. Its drop detaches everything.
@@ -47,6 +65,10 @@ pub struct Session {
     crossings: Crossings,
     live: BTreeMap<u32, Account>,
     exited: Vec<Account>,
+    ledger: Ledger,
+    keeps_pairs: bool,
+    /// Of the last snapshot.
+    read_ns: u64,
     /// Ended slots that the ring did not name, seen once: taken when seen twice.
     unnamed: HashSet<(u32, u32)>,
     missed_readings: u64,
@@ -71,10 +93,22 @@ impl Session {
             why: missing.to_string(),
             way_out: "a kernel with these is needed".to_owned(),
         })?;
-        let config = configure(probe::layout::config(&btf)?, &btf, &options.target);
-        let sizes =
-            Sizes::choose(&limits, options.max_tasks, options.target.all, options.target.ids());
-        let mut probe = Probe::load(&btf, &limits, &layout, &config, &sizes)?;
+        let config = configure(probe::layout::config(&btf)?, &btf, options);
+        let sizes = Sizes::choose(
+            &limits,
+            options.max_tasks,
+            options.max_pairs,
+            options.target.all,
+            options.target.ids(),
+        );
+        let mut probe = Probe::load(&probe::Request {
+            btf: &btf,
+            limits: &limits,
+            layout: &layout,
+            config: &config,
+            sizes: &sizes,
+            selection: &options.hooks,
+        })?;
         options.target.apply(&mut probe)?;
         probe.learn_offsets()?;
         let able = Able {
@@ -82,6 +116,7 @@ impl Session {
             bill: probe::layout::has_run_queue(&layout),
             wait: probe.is_active(hook::WAKEUP),
             irq: probe.is_active(hook::IRQ_ENTER) && probe.is_active(hook::SOFTIRQ_ENTER),
+            fault: probe.is_active(hook::FAULT),
         };
         let crossings = calibration::crossings(&mut probe, &limits, able);
         // Not before: statistics add to each run, and so to what the borders cost.
@@ -96,6 +131,9 @@ impl Session {
             crossings,
             live: BTreeMap::new(),
             exited: Vec::new(),
+            ledger: Ledger::default(),
+            keeps_pairs: options.keeps_pairs(),
+            read_ns: started_ns,
             unnamed: HashSet::new(),
             missed_readings: 0,
             cost,
@@ -141,8 +179,10 @@ impl Session {
         self.pump()?;
         self.sweep()?;
         self.sweep()?;
+        self.read_pairs()?;
         self.exited.clear();
         self.live.clear();
+        self.ledger.clear();
         Ok(())
     }
 
@@ -152,6 +192,11 @@ impl Session {
             self.close(slot, opened)?;
         }
         self.cost.tick(&self.probe);
+        if self.ledger.ended() > MANY_ENDED {
+            // Their pairs would fill the table before the next reading.
+            self.sweep()?;
+            self.read_pairs()?;
+        }
         Ok(())
     }
 
@@ -167,9 +212,10 @@ impl Session {
         }
         let mut account = match self.live.remove(&slot) {
             Some(account) if same(&account.task, &task) => account,
-            _ => Account::new(task),
+            _ => Account::new(account_of(slot, &task), task),
         };
         account.update(task);
+        self.ledger.end(slot, &task);
         self.exited.push(account);
         self.probe.release(slot)
     }
@@ -177,6 +223,7 @@ impl Session {
     /// Finds ended accounts that the ring had no room for, and reads the live ones.
     fn sweep(&mut self) -> Result<()> {
         let mut unnamed = HashSet::new();
+        let read_ns = now_ns();
         for (slot, life) in self.probe.used_slots() {
             let reading = self.probe.task(slot);
             if life == state::EXITED {
@@ -190,10 +237,16 @@ impl Session {
                 continue;
             }
             match reading {
-                Some(task) if task.state == state::LIVE => match self.live.get_mut(&slot) {
-                    Some(account) if same(&account.task, &task) => account.update(task),
-                    _ => drop(self.live.insert(slot, Account::new(task))),
-                },
+                Some(task) if task.state == state::LIVE => {
+                    self.ledger.see(slot, &task, read_ns);
+                    match self.live.get_mut(&slot) {
+                        Some(account) if same(&account.task, &task) => account.update(task),
+                        _ => {
+                            let account = Account::new(account_of(slot, &task), task);
+                            self.live.insert(slot, account);
+                        }
+                    }
+                }
                 Some(_) => {}
                 None => self.missed_readings += 1,
             }
@@ -207,13 +260,20 @@ impl Session {
         self.pump()?;
         self.probe.read_cpus()?;
         self.sweep()?;
-        self.pump()
+        self.read_ns = now_ns();
+        self.pump()?;
+        self.read_pairs()
+    }
+
+    fn read_pairs(&mut self) -> Result<()> {
+        if self.keeps_pairs { self.ledger.read(&mut self.probe, self.able) } else { Ok(()) }
     }
 
     /// The last snapshot of a session: also what only a second look takes in.
     pub fn finish(&mut self) -> Result<()> {
         self.snapshot()?;
-        self.sweep()
+        self.sweep()?;
+        self.read_pairs()
     }
 
     /// True when no observed task is alive, as of the last snapshot.
@@ -229,7 +289,7 @@ impl Session {
             .exited
             .iter()
             .chain(self.live.values())
-            .map(|account| account.figures(&self.crossings, self.able))
+            .map(|account| account.figures(&self.crossings, self.able, self.read_ns))
             .collect();
         figures.sort_by(|a, b| b.oncpu_ns.cmp(&a.oncpu_ns).then(a.tid.cmp(&b.tid)));
         figures
@@ -245,7 +305,7 @@ impl Session {
         Report {
             header,
             tasks,
-            pairs: Vec::new(),
+            pairs: self.ledger.figures(),
             cpus,
             trailer,
             sentences: Vec::new(),
@@ -264,6 +324,10 @@ impl Session {
         };
         for (_, cpu) in self.probe.cpus() {
             trailer.map_full += cpu.map_full;
+            trailer.pairs_folded += cpu.pairs_folded;
+            trailer.clocks_compared += cpu.compared;
+            trailer.clocks_apart_ns += cpu.compared_apart_ns;
+            trailer.clocks_apart_max_ns = trailer.clocks_apart_max_ns.max(cpu.compared_max_ns);
             trailer.clock_backwards += cpu.clock_backwards;
             trailer.clock_jumps += cpu.clock_jumps;
             trailer.unmatched += cpu.unmatched;
@@ -282,7 +346,7 @@ impl Session {
     fn runs(&self) -> [u64; HOOKS] {
         let mut runs = [0; HOOKS];
         for (_, cpu) in self.probe.cpus() {
-            runs.iter_mut().zip(cpu.runs).for_each(|(sum, count)| *sum += count);
+            runs.iter_mut().zip(cpu.runs.0).for_each(|(sum, count)| *sum += count);
         }
         runs
     }
@@ -298,14 +362,18 @@ fn same(a: &Task, b: &Task) -> bool {
     a.address == b.address && a.opened_ns == b.opened_ns
 }
 
-fn configure(config: Config, btf: &Btf, target: &Target) -> Config {
+fn configure(config: Config, btf: &Btf, options: &Options) -> Config {
+    let target = &options.target;
     Config {
-        has_entry: u64::from(btf.has_tracepoint("sched_entry_tp")),
+        has_entry: u64::from(
+            btf.has_tracepoint("sched_entry_tp") && options.hooks.wants(hook::ENTRY),
+        ),
         all: u64::from(target.all),
         by_comm: u64::from(target.glob.is_some()),
         by_cgroup: u64::from(target.cgroup.is_some()),
         follow: u64::from(!target.no_follow),
         self_tgid: u64::from(std::process::id()),
+        pairs: u64::from(options.keeps_pairs()),
         ..config
     }
 }
@@ -333,21 +401,25 @@ fn header(
         started_unix_ns: u64::try_from(unix.as_nanos()).unwrap_or(u64::MAX),
         started_ns: now_ns(),
         hooks: probe.status().iter().map(hook_line).collect(),
-        crossing_costs_ns: crossing::NAMES
-            .iter()
-            .zip(crossings.cost_ps)
-            .map(|(name, cost_ps)| ((*name).to_owned(), cost_ps.map(|ps| ps.div_ceil(1000))))
-            .collect(),
+        crossing_costs_ns: by_kind(&crossings.cost_ps),
+        crossing_spreads_ns: by_kind(&crossings.spread_ps),
         target: target.to_string(),
     })
+}
+
+fn by_kind(ps: &[Option<u64>; crossing::COUNT]) -> Vec<(String, Option<u64>)> {
+    let kinds = crossing::NAMES.iter().zip(ps);
+    kinds.map(|(name, ps)| ((*name).to_owned(), ps.map(|ps| ps.div_ceil(1000)))).collect()
 }
 
 fn hook_line(status: &probe::HookStatus) -> HookLine {
     HookLine {
         name: status.hook.name.to_owned(),
+        function: status.function.map(str::to_owned),
         via: status.hook.via.name().to_owned(),
         state: status.word().to_owned(),
         reason: status.reason().map(str::to_owned),
+        refines: status.hook.refines,
         lost: (!status.is_active()).then(|| status.hook.lost.to_owned()),
     }
 }

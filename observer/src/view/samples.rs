@@ -55,6 +55,7 @@ pub fn report(tasks: Vec<TaskFigures>) -> Report {
         started_ns: 0,
         hooks: Vec::new(),
         crossing_costs_ns: Vec::new(),
+        crossing_spreads_ns: Vec::new(),
         target: String::new(),
     };
     let trailer = Trailer {

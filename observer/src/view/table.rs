@@ -94,7 +94,8 @@ fn header(text: &mut String, header: &Header, width: usize) {
     fill(text, &parts.each_ref().map(String::as_str), " · ", width);
     // What is lost is the news; hooks that lose the same share a line, such as the ten x86 vectors elsewhere.
     let mut groups: Vec<(&str, Vec<&str>, &str, &str)> = Vec::new();
-    for hook in header.hooks.iter().filter(|hook| hook.state != "active") {
+    let lacking = || header.hooks.iter().filter(|hook| hook.state != "active");
+    for hook in lacking().filter(|hook| !hook.refines) {
         let lost = hook.lost.as_deref().unwrap_or("not known");
         let reason = hook.reason.as_deref().unwrap_or("no reason known");
         match groups.iter_mut().find(|group| group.0 == lost && group.2 == hook.state) {
@@ -108,6 +109,13 @@ fn header(text: &mut String, header: &Header, width: usize) {
             let _ = write!(list, " and {} more", names.len() - HOOKS_NAMED);
         }
         wrap(text, &format!("{list} {state} ({reason}); what is lost: {lost}"), width);
+    }
+    let refining = lacking().filter(|hook| hook.refines).count();
+    if refining > 0 {
+        let words = format!(
+            "{refining} hooks that only refine what others give are not active: observer doctor says why"
+        );
+        wrap(text, &words, width);
     }
 }
 

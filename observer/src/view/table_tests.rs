@@ -15,6 +15,8 @@ const HOSTILE: [&[u8]; 6] = [
 fn hook(name: &str, state: &str, lost: &str) -> HookLine {
     HookLine {
         name: name.to_owned(),
+        refines: false,
+        function: None,
         via: "tp_btf".to_owned(),
         state: state.to_owned(),
         reason: (state != "active").then(|| "the kernel has no such\ntracepoint".to_owned()),

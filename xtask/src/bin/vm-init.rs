@@ -4,7 +4,8 @@
 //! without a `done` frame, and the host reports that with the console's last lines.
 
 use std::{
-    ffi::{CString, c_int},
+    env,
+    ffi::{CString, c_int, c_long},
     fs::{self, File, OpenOptions},
     io::{self, Write},
     mem,
@@ -37,6 +38,10 @@ const MOUNTS: &[(&str, &str)] = &[
 ];
 
 fn main() {
+    if env::args().nth(1).as_deref() == Some("bpf-programs") {
+        println!("{}", bpf_programs());
+        return;
+    }
     if let Err(error) = run() {
         // Goes to the console, which the host keeps.
         eprintln!("vm-init: {error}");
@@ -177,6 +182,33 @@ fn open_channel(path: &str) -> io::Result<File> {
         checked(libc::tcsetattr(port.as_raw_fd(), libc::TCSANOW, &raw const settings))?;
     }
     Ok(port)
+}
+
+/// How many BPF programs the kernel holds: a tool for tests, `/init bpf-programs`.
+fn bpf_programs() -> usize {
+    /// `BPF_PROG_GET_NEXT_ID` (include/uapi/linux/bpf.h).
+    const NEXT_ID: c_long = 11;
+    /// The attribute of that command: from this id on, the next id.
+    #[repr(C)]
+    struct NextId {
+        start: u32,
+        next: u32,
+        open_flags: u32,
+    }
+    let mut attribute = NextId { start: 0, next: 0, open_flags: 0 };
+    let next = |attribute: &mut NextId| {
+        // SAFETY: the attribute lives over the call and has the size that is passed.
+        let result = unsafe {
+            libc::syscall(libc::SYS_bpf, NEXT_ID, &raw mut *attribute, size_of::<NextId>())
+        };
+        attribute.start = attribute.next;
+        result == 0
+    };
+    let mut count = 0;
+    while next(&mut attribute) {
+        count += 1;
+    }
+    count
 }
 
 fn power_off() {

@@ -1,11 +1,15 @@
 //! What is run in a test kernel, and what must come out.
 
+mod matrix;
+mod oracle;
+mod refusals;
+
 use std::collections::BTreeMap;
 
-use anyhow::{Context, Result, anyhow, bail, ensure};
-use serde_json::Value;
+use anyhow::{Result, bail, ensure};
 use xtask::wire::End;
 
+use super::{matrix::Suite, records};
 use crate::counts::Counts;
 
 /// What a case left behind.
@@ -46,24 +50,21 @@ pub struct Case {
 const TIMEOUT_S: u64 = 120;
 const ONE_PASSED: Counts = Counts { passed: 1, failed: 0, skipped: 0 };
 
-/// The cases that run on every kernel.
-pub fn smoke() -> Vec<Case> {
-    const SPIN: &str = "busybox sh -c 'i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done'";
-    vec![
-        observer("doctor", "observer doctor", &[], exit_zero),
-        observer(
-            "run-jsonl",
-            &format!("observer run --format jsonl -o /tmp/out.jsonl -- {SPIN}"),
-            &["/tmp/out.jsonl"],
-            |outcome| {
-                exit_zero(outcome)?;
-                let file = outcome.files.get("/tmp/out.jsonl").context("no /tmp/out.jsonl")?;
-                jsonl_of_a_run(file).context("/tmp/out.jsonl").map(|()| ONE_PASSED)
-            },
-        ),
-    ]
+/// The cases of a suite.
+pub fn of_suite(suite: Suite) -> Vec<Case> {
+    match suite {
+        Suite::Matrix => matrix::cases(),
+        Suite::Refusals => refusals::cases(),
+        Suite::Oracle => oracle::cases(),
+    }
 }
 
+/// All suites' cases.
+pub fn all() -> Vec<Case> {
+    [Suite::Matrix, Suite::Refusals, Suite::Oracle].into_iter().flat_map(of_suite).collect()
+}
+
+/// A shell line that uses observer.
 fn observer(name: &str, command: &str, files: &[&str], check: Check) -> Case {
     Case {
         name: name.to_owned(),
@@ -73,6 +74,15 @@ fn observer(name: &str, command: &str, files: &[&str], check: Check) -> Case {
         needs_observer: true,
         check,
     }
+}
+
+/// A known-answer program under `observer run`, with `before` in front of both.
+fn observed(name: &str, before: &str, workload: &str, check: Check) -> Case {
+    let command = format!(
+        "{before} observer run --format jsonl -o {} -- observer workload {workload}",
+        records::FILE
+    );
+    observer(name, command.trim_start(), &[records::FILE], check)
 }
 
 /// A shell line from the command line; it must end with status 0.
@@ -119,49 +129,17 @@ fn libtest(outcome: &Outcome) -> Result<Counts> {
     Ok(counts)
 }
 
-/// Checks the output of `observer run` against the schema: a header, a trailer, and a task that ran.
-fn jsonl_of_a_run(bytes: &[u8]) -> Result<()> {
-    let text = str::from_utf8(bytes).context("not UTF-8")?;
-    let mut lines = Vec::new();
-    for (number, line) in (1..).zip(text.lines()) {
-        let value: Value = serde_json::from_str(line)
-            .map_err(|error| anyhow!("line {number} is not JSON: {error}"))?;
-        lines.push(value);
-    }
-    let first = lines.first().context("it is empty")?;
-    ensure!(first["type"] == "header", "the first line is no header: {first}");
-    ensure!(first["schema"] == "observer/1", "the schema is {}", first["schema"]);
-    let last = lines.last().context("it is empty")?;
-    ensure!(last["type"] == "trailer", "the last line is no trailer: {last}");
-    let ran = |line: &&Value| line["type"] == "task" && line["oncpu_ns"].as_u64() > Some(0);
-    ensure!(lines.iter().any(|line| ran(&line)), "no task has oncpu_ns above 0");
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const HEADER: &str = r#"{"type":"header","schema":"observer/1"}"#;
-    const TASK: &str = r#"{"type":"task","tid":1,"oncpu_ns":5}"#;
-    const IDLE: &str = r#"{"type":"task","tid":2,"oncpu_ns":0}"#;
-    const UNMEASURED: &str = r#"{"type":"task","tid":3,"oncpu_ns":null}"#;
-    const TRAILER: &str = r#"{"type":"trailer"}"#;
-
     #[test]
-    fn the_output_of_a_run_is_checked() {
-        let check = |lines: &[&str]| jsonl_of_a_run(lines.join("\n").as_bytes());
-        check(&[HEADER, IDLE, TASK, TRAILER]).unwrap();
-        for (lines, reason) in [
-            (&[] as &[&str], "it is empty"),
-            (&[TASK, TRAILER], "no header"),
-            (&[r#"{"type":"header","schema":"observer/2"}"#, TASK, TRAILER], "observer/2"),
-            (&[HEADER, TASK], "no trailer"),
-            (&[HEADER, IDLE, UNMEASURED, TRAILER], "no task"),
-            (&[HEADER, r#"{"type":"ta"#, TRAILER], "line 2 is not JSON"),
-        ] {
-            let error = check(lines).unwrap_err().to_string();
-            assert!(error.contains(reason), "{error}");
+    fn names_are_unique_in_a_suite_and_commands_are_one_line() {
+        for suite in [Suite::Matrix, Suite::Refusals, Suite::Oracle] {
+            let cases = of_suite(suite);
+            let names: std::collections::BTreeSet<_> = cases.iter().map(|c| &c.name).collect();
+            assert_eq!(names.len(), cases.len());
+            assert!(cases.iter().all(|case| !case.command.contains('\n')));
         }
     }
 

@@ -5,9 +5,12 @@ mod cpio;
 mod fetch;
 mod guest;
 pub mod kernels;
+pub mod matrix;
 mod qemu;
+mod records;
 mod report;
 mod sources;
+mod support;
 
 use std::{
     fs,
@@ -25,7 +28,9 @@ use self::{
     cases::Case,
     fetch::Image,
     kernels::{Arch, Kernel},
+    matrix::{SETUPS, Setup, Suite},
     qemu::Machine,
+    support::Finding,
 };
 use crate::{
     apt,
@@ -41,17 +46,21 @@ const AT_A_TIME: usize = 2;
 /// Run tests on stock Debian kernels in virtual machines.
 #[derive(clap::Args, Default)]
 pub struct Arguments {
-    /// Kernels by name (see --list); 6.12 when none is named
+    /// Setups or kernels by name (see --list); a few short ones when none is named
+    #[arg(value_name = "KERNEL")]
     pub kernels: Vec<String>,
     /// Add to the kernel's command line, such as preempt=full
     #[arg(long, value_name = "ARGS", default_value = "", allow_hyphen_values = true)]
     pub append: String,
-    /// Virtual CPUs; one by default
+    /// Virtual CPUs, where the setup's number is not wanted
     #[arg(long, value_name = "N")]
     pub smp: Option<u32>,
-    /// Tie guest time to the number of instructions: slower, and repeatable
-    #[arg(long)]
+    /// Tie guest time to the number of instructions, so that a slow host changes nothing: the default
+    #[arg(long, overrides_with = "no_icount")]
     pub icount: bool,
+    /// Let guest time follow the host's clock: faster, and not repeatable
+    #[arg(long)]
+    pub no_icount: bool,
     /// End a guest that has been silent for so long; by default a minute more than its longest test may take
     #[arg(long, value_name = "SECS")]
     pub timeout: Option<u64>,
@@ -61,7 +70,10 @@ pub struct Arguments {
     /// Also run observer's live tests in the guest
     #[arg(long)]
     pub live: bool,
-    /// Show kernels and tests and run nothing
+    /// Keep what was found: the table of kernels in the README, and the verifier's counts
+    #[arg(long)]
+    pub record: bool,
+    /// Show setups and tests and run nothing
     #[arg(long)]
     pub list: bool,
     /// Tests by name; all when none is named
@@ -86,15 +98,22 @@ pub fn task(project: &Project, arguments: &Arguments) -> Result<ExitCode> {
 }
 
 fn list(project: &Project) {
-    println!("kernels:");
-    for kernel in kernels::KERNELS {
-        let state = fetch::cached(&cache(project), kernel);
+    println!("setups:");
+    for setup in SETUPS {
+        let state = setup.kernel().ok().and_then(|kernel| fetch::cached(&cache(project), kernel));
         let state = state.map_or("not fetched".to_owned(), |image| image.package);
-        println!("  {:<8} {} {:<10} {state}", kernel.name, kernel.arch.debian, kernel.suite);
+        println!(
+            "  {:<15} {:<9} {} {state}",
+            setup.name,
+            format!("{:?}", setup.suite),
+            setup.append
+        );
     }
-    println!("tests:");
-    for case in cases::smoke() {
-        println!("  {:<12} {}", case.name, case.command);
+    for suite in [Suite::Matrix, Suite::Refusals, Suite::Oracle] {
+        println!("tests of {suite:?}:");
+        for case in cases::of_suite(suite) {
+            println!("  {:<25} {}", case.name, case.command);
+        }
     }
 }
 
@@ -107,71 +126,81 @@ fn cache(project: &Project) -> PathBuf {
 /// # Errors
 /// When the guest's programs cannot be built or an argument names nothing.
 pub fn run(project: &Project, arguments: &Arguments) -> Result<Counts> {
-    let kernels = kernels::choose(&arguments.kernels)?;
-    let mut cases = choose_cases(arguments)?;
+    let setups = matrix::choose(&arguments.kernels)?;
+    let own = own_cases(arguments)?;
     let mut counts = Counts::default();
     let mut ready = Vec::new();
-    for kernel in kernels {
-        match available(project, kernel) {
+    for setup in setups {
+        let cases = own.clone().unwrap_or_else(|| chosen(cases::of_suite(setup.suite), arguments));
+        if cases.is_empty() {
+            continue;
+        }
+        match available(project, setup, cases) {
             Ok(found) => ready.push(found),
             Err(why) => {
-                println!("SKIPPED: vm {}: {why:#}", kernel.name);
+                println!("SKIPPED: vm {}: {why:#}", setup.name);
                 counts.skipped += 1;
             }
         }
     }
-    let Some(first) = ready.first() else {
-        return Ok(counts);
-    };
-    let arch = first.kernel.arch;
-    let live = arguments.live && arguments.commands.is_empty();
-    let programs = build(project, arch, &cases, live)?;
-    cases.extend(programs.live_in_guest().iter().map(|(name, path)| cases::live(name, path)));
-    let initramfs = write_initramfs(project, arch, &programs, &first.busybox, &cases)?;
-    let longest = cases.iter().map(|case| case.timeout_s).max().unwrap_or_default();
-    // Under --icount, guest time passes several times slower than ours.
-    let by_default = (longest + 60) * if arguments.icount { 4 } else { 1 };
-    let machine = Machine {
-        arch,
-        smp: arguments.smp.unwrap_or(1),
-        icount: arguments.icount,
-        append: arguments.append.clone(),
-        silence: Duration::from_secs(arguments.timeout.unwrap_or(by_default)),
-    };
-    let results =
-        side_by_side(&ready, |ready| try_kernel(project, &machine, ready, &initramfs, &cases));
-    fs::remove_file(&initramfs)?;
+    // Each architecture has programs of its own.
+    let mut built: Vec<(&Arch, guest::Programs)> = Vec::new();
+    for arch in ready.iter().map(|ready| ready.kernel.arch) {
+        if built.iter().all(|(known, _)| *known != arch) {
+            let of_arch = ready.iter().filter(|ready| ready.kernel.arch == arch);
+            let live = arguments.live && own.is_none();
+            let observer = of_arch.flat_map(|ready| &ready.cases).any(|case| case.needs_observer);
+            built.push((arch, build(project, arch, observer, live)?));
+        }
+    }
+    let results = side_by_side(&ready, |ready| {
+        let programs = built.iter().find(|(arch, _)| *arch == ready.kernel.arch);
+        let (_, programs) = programs.context("no programs were built for it")?;
+        try_kernel(project, arguments, ready, programs)
+    });
+    let mut findings = Vec::new();
     for result in results {
-        counts += result?;
+        let (more, finding) = result?;
+        counts += more;
+        findings.extend(finding);
+    }
+    if arguments.record {
+        support::record(project, &findings)?;
     }
     Ok(counts)
 }
 
-fn choose_cases(arguments: &Arguments) -> Result<Vec<Case>> {
-    if !arguments.commands.is_empty() {
-        if let Some(line) = arguments.commands.iter().find(|line| line.contains('\n')) {
-            bail!("--command takes one line, not {line:?}");
-        }
-        let commands = (1..).zip(&arguments.commands);
-        return Ok(commands.map(|(number, line)| cases::ad_hoc(number, line)).collect());
+/// The cases that were given on the command line, instead of those of the suites.
+fn own_cases(arguments: &Arguments) -> Result<Option<Vec<Case>>> {
+    if let Some(line) = arguments.commands.iter().find(|line| line.contains('\n')) {
+        bail!("--command takes one line, not {line:?}");
     }
-    let all = cases::smoke();
-    if let Some(unknown) = arguments.tests.iter().find(|name| all.iter().all(|c| c.name != **name))
-    {
+    let all = cases::all();
+    let unknown = arguments.tests.iter().find(|name| all.iter().all(|case| case.name != **name));
+    if let Some(unknown) = unknown {
         bail!("there is no test {unknown} (see cargo xtask vm --list)");
     }
-    let wanted = |case: &Case| arguments.tests.is_empty() || arguments.tests.contains(&case.name);
-    Ok(all.into_iter().filter(wanted).collect())
+    let commands = (1..).zip(&arguments.commands);
+    let cases: Vec<_> = commands.map(|(number, line)| cases::ad_hoc(number, line)).collect();
+    Ok(Some(cases).filter(|cases| !cases.is_empty()))
 }
 
-/// A kernel with all that its boot needs from outside.
+fn chosen(cases: Vec<Case>, arguments: &Arguments) -> Vec<Case> {
+    let wanted = |case: &Case| arguments.tests.is_empty() || arguments.tests.contains(&case.name);
+    cases.into_iter().filter(wanted).collect()
+}
+
+/// A setup with all that its boot needs from outside.
 struct Ready {
+    setup: &'static Setup,
     kernel: &'static Kernel,
+    cases: Vec<Case>,
     image: Image,
     busybox: PathBuf,
 }
 
-fn available(project: &Project, kernel: &'static Kernel) -> Result<Ready> {
+fn available(project: &Project, setup: &'static Setup, cases: Vec<Case>) -> Result<Ready> {
+    let kernel = setup.kernel()?;
     if exec::which(kernel.arch.qemu).is_none() {
         println!("vm: installing {}", kernel.arch.qemu_package);
         apt::install(&[kernel.arch.qemu_package])
@@ -186,11 +215,11 @@ fn available(project: &Project, kernel: &'static Kernel) -> Result<Ready> {
         let took = started.elapsed().as_secs_f64();
         println!("vm {}: fetched {} in {took:.1} s", kernel.name, image.package);
     }
-    Ok(Ready { kernel, image, busybox })
+    Ok(Ready { setup, kernel, cases, image, busybox })
 }
 
-fn build(project: &Project, arch: &Arch, cases: &[Case], live: bool) -> Result<guest::Programs> {
-    let observer = live || cases.iter().any(|case| case.needs_observer);
+fn build(project: &Project, arch: &Arch, observer: bool, live: bool) -> Result<guest::Programs> {
+    let observer = observer || live;
     if observer {
         setup::ensure(project, Wanted::BuildQuietly)?;
     }
@@ -201,11 +230,10 @@ fn build(project: &Project, arch: &Arch, cases: &[Case], live: bool) -> Result<g
 }
 
 fn write_initramfs(
-    project: &Project,
-    arch: &Arch,
+    ready: &Ready,
     programs: &guest::Programs,
-    busybox: &Path,
     cases: &[Case],
+    folder: &Path,
 ) -> Result<PathBuf> {
     let planned = cases.iter().map(|case| plan::Case {
         name: case.name.clone(),
@@ -213,11 +241,10 @@ fn write_initramfs(
         command: case.command.clone(),
         files: case.files.clone(),
     });
-    let plan = Plan { channel: arch.channel.to_owned(), cases: planned.collect() };
-    let folder = runs(project);
-    fs::create_dir_all(&folder)?;
+    let plan = Plan { channel: ready.kernel.arch.channel.to_owned(), cases: planned.collect() };
+    fs::create_dir_all(folder)?;
     let file = folder.join(format!("initramfs-{}.cpio", std::process::id()));
-    fs::write(&file, programs.initramfs(busybox, &plan)?)
+    fs::write(&file, programs.initramfs(&ready.busybox, &plan)?)
         .with_context(|| format!("cannot write {}", file.display()))?;
     Ok(file)
 }
@@ -229,16 +256,23 @@ fn runs(project: &Project) -> PathBuf {
 
 fn try_kernel(
     project: &Project,
-    machine: &Machine,
+    arguments: &Arguments,
     ready: &Ready,
-    initramfs: &Path,
-    cases: &[Case],
-) -> Result<Counts> {
-    let name = ready.kernel.name;
+    programs: &guest::Programs,
+) -> Result<(Counts, Option<Finding>)> {
+    let name = ready.setup.name;
+    let mut cases = ready.cases.clone();
+    if ready.setup.suite == Suite::Matrix {
+        cases.extend(programs.live_in_guest().iter().map(|(name, path)| cases::live(name, path)));
+    }
     let folder = runs(project).join(name);
-    let boot = qemu::boot(machine, &ready.image.vmlinuz, initramfs, &folder)?;
+    let initramfs = write_initramfs(ready, programs, &cases, &folder)?;
+    let machine = machine(arguments, ready, &cases);
+    let boot = qemu::boot(&machine, &ready.image.vmlinuz, &initramfs, &folder);
+    fs::remove_file(&initramfs)?;
+    let boot = boot?;
     report::keep(&boot, &folder)?;
-    let report = report::judge(cases, &boot);
+    let report = report::judge(&cases, &boot);
     let up = boot
         .ready_after
         .map_or("never up".to_owned(), |after| format!("up after {:.1} s", after.as_secs_f64()));
@@ -250,7 +284,22 @@ fn try_kernel(
         project.shown(&folder),
         indented(&report.text, &format!("vm {name}: ")),
     );
-    Ok(report.counts)
+    let outcomes = report::collect(&boot.stream.frames);
+    Ok((report.counts, Finding::of(name, &outcomes, report.counts)))
+}
+
+fn machine(arguments: &Arguments, ready: &Ready, cases: &[Case]) -> Machine {
+    let icount = !arguments.no_icount;
+    let longest = cases.iter().map(|case| case.timeout_s).max().unwrap_or_default();
+    // Under icount, guest time passes several times slower than ours.
+    let by_default = (longest + 60) * if icount { 6 } else { 1 };
+    Machine {
+        arch: ready.kernel.arch,
+        smp: arguments.smp.unwrap_or(ready.setup.smp),
+        icount,
+        append: format!("{} {}", ready.setup.append, arguments.append).trim().to_owned(),
+        silence: Duration::from_secs(arguments.timeout.unwrap_or(by_default)),
+    }
 }
 
 fn indented(text: &str, prefix: &str) -> String {
@@ -304,19 +353,21 @@ mod tests {
 
     #[test]
     fn tests_are_chosen_by_name() {
-        let chosen = |tests: &[&str], commands: &[&str]| {
+        let names = |tests: &[&str], commands: &[&str]| {
             let owned = |list: &[&str]| list.iter().map(|text| (*text).to_owned()).collect();
-            choose_cases(&Arguments {
-                tests: owned(tests),
-                commands: owned(commands),
-                ..Default::default()
+            let arguments =
+                Arguments { tests: owned(tests), commands: owned(commands), ..Default::default() };
+            own_cases(&arguments).map(|own| {
+                let suite = || chosen(cases::of_suite(Suite::Matrix), &arguments);
+                let cases = own.unwrap_or_else(suite);
+                cases.into_iter().map(|case| case.name).collect::<Vec<_>>()
             })
-            .map(|cases| cases.into_iter().map(|case| case.name).collect::<Vec<_>>())
         };
-        assert_eq!(chosen(&[], &[]).unwrap(), ["doctor", "run-jsonl"]);
-        assert_eq!(chosen(&["run-jsonl"], &[]).unwrap(), ["run-jsonl"]);
-        assert_eq!(chosen(&[], &["true", "false"]).unwrap(), ["command-1", "command-2"]);
-        assert!(chosen(&["docter"], &[]).unwrap_err().to_string().contains("docter"));
-        assert!(chosen(&[], &["a\nb"]).is_err());
+        assert_eq!(names(&[], &[]).unwrap()[..2], ["hooks", "doctor"]);
+        assert_eq!(names(&["run-jsonl"], &[]).unwrap(), ["run-jsonl"]);
+        assert!(names(&["vtime-spin"], &[]).unwrap().is_empty(), "a test of another suite");
+        assert_eq!(names(&[], &["true", "false"]).unwrap(), ["command-1", "command-2"]);
+        assert!(names(&["docter"], &[]).unwrap_err().to_string().contains("docter"));
+        assert!(names(&[], &["a\nb"]).is_err());
     }
 }

@@ -124,7 +124,8 @@ fn command(machine: &Machine, vmlinuz: &Path, initramfs: &Path, files: &Files) -
         command.arg("-serial").arg(format!("file:{}", port.display()));
     }
     let console = machine.arch.console;
-    let kernel_line = format!("console={console} panic=-1 rdinit=/init {}", machine.append);
+    let own = machine.arch.kernel_line;
+    let kernel_line = format!("console={console} panic=-1 rdinit=/init {own} {}", machine.append);
     command.arg("-kernel").arg(vmlinuz).arg("-initrd").arg(initramfs);
     command.args(["-append", kernel_line.trim_end()]);
     command
@@ -179,7 +180,7 @@ mod tests {
             "-smp 2",
             "-icount shift=1,sleep=off",
             "-serial file:/f/console.log -serial file:/f/results",
-            "-append 'console=ttyS0 panic=-1 rdinit=/init preempt=full'",
+            "-append 'console=ttyS0 panic=-1 rdinit=/init clocksource=tsc tsc=reliable preempt=full'",
         ] {
             assert!(shown.contains(part), "{shown}");
         }

@@ -95,7 +95,7 @@ fn trouble(boot: &Boot) -> Option<String> {
 }
 
 /// By case: its outcome, or None where it began and did not end.
-fn collect(frames: &[Frame]) -> BTreeMap<&str, Option<Outcome>> {
+pub fn collect(frames: &[Frame]) -> BTreeMap<&str, Option<Outcome>> {
     let mut outcomes = BTreeMap::new();
     let mut open = empty();
     for frame in frames {

@@ -1,8 +1,8 @@
 //! Every field of every record, in the order in which it is written.
 
 use Kind::{
-    Buckets, Costs, Integer, List, MaybeInteger, MaybeNatural, MaybeObject, MaybeText, Natural,
-    Text, Word,
+    Bool, Buckets, Costs, Integer, List, MaybeInteger, MaybeNatural, MaybeObject, MaybeText,
+    Natural, Text, Word,
 };
 
 mod pair;
@@ -18,6 +18,7 @@ const HERTZ: &str = "Hz";
 /// What a field holds; with numbers goes their unit, and `Maybe` is null where it was not measured.
 #[derive(Clone, Copy)]
 pub enum Kind {
+    Bool,
     Text,
     MaybeText,
     /// One of these.
@@ -127,15 +128,22 @@ const HEADER: &[Field] = &[
         Costs,
         "Pairs: kind of crossing, and what one costs here; null where it could not be calibrated.",
     ),
+    field(
+        "crossing_spreads_ns",
+        Costs,
+        "Pairs: kind of crossing, and half of the range between the quartiles of its calibrations.",
+    ),
     field("target", Text, "What is observed, in words."),
 ];
 
 const HOOK: &[Field] = &[
     field("name", Text, "The event's name, as the kernel has it."),
-    field("via", Text, "How its program meets it: tp_btf, perf, iter or run."),
+    field("via", Text, "How its program meets it: tp_btf, fentry, fexit, perf, iter or run."),
+    field("function", MaybeText, "The kernel function that it meets, where there is a choice."),
     field("state", Word(&["active", "absent", "refused"]), "What became of it."),
     field("reason", MaybeText, "Why it is not active; null if it is."),
     field("lost", MaybeText, "What is lost without it; null if nothing is."),
+    field("refines", Bool, "It only refines what other hooks give too."),
 ];
 
 const TASK: &[Field] = &[
@@ -196,6 +204,11 @@ const FIGURES: &[Field] = &[
         "What the crossings cost by calibration; part of system_ns.",
     ),
     field(
+        "crossing_cut_ns",
+        MaybeNatural(NS),
+        "What the crossings would have cost above the user time that there was.",
+    ),
+    field(
         "reported_user_ns",
         Natural(NS),
         "User time that the kernel reports, as getrusage does, since the account was opened.",
@@ -245,7 +258,11 @@ const FIGURES: &[Field] = &[
     field("waits", MaybeNatural(COUNT), "Waits that ended."),
     field("wakeups", Natural(COUNT), "Times it was woken."),
     field("wakes_made", Natural(COUNT), "Wakeups that it made."),
-    field("wakeup_cost_ns", MaybeNatural(NS), "Its system time inside wakeups. Not measured yet."),
+    field(
+        "wakeup_cost_ns",
+        MaybeNatural(NS),
+        "Its time inside the wakeups that it made, where their end was seen.",
+    ),
     field("switches_voluntary", Natural(COUNT), "Switches away while it could not run on."),
     field("switches_involuntary", Natural(COUNT), "Switches away while it could have run on."),
     field("migrations", Natural(COUNT), "Switches to it on another CPU than before."),
@@ -255,6 +272,12 @@ const FIGURES: &[Field] = &[
         Natural(NS),
         "Time in ptrace stops, up to the wakeup that ends each.",
     ),
+    field(
+        "job_stops",
+        Natural(COUNT),
+        "Job-control stops (SIGSTOP and its like, not by a tracer).",
+    ),
+    field("job_stopped_ns", Natural(NS), "Time in job-control stops."),
 ];
 
 const TRACE: &[Field] = &[
@@ -325,6 +348,11 @@ const TRAILER: &[Field] = &[
         "Tasks not observed since no slot was free: raise --max-tasks.",
     ),
     field(
+        "pairs_folded",
+        Natural(COUNT),
+        "Events of pairs that found no room (--max-pairs): they are in the pair `(other)`.",
+    ),
+    field(
         "recursion_misses",
         MaybeNatural(COUNT),
         "Runs that the kernel left out, the program being active on that CPU already.",
@@ -334,6 +362,13 @@ const TRAILER: &[Field] = &[
         Natural(COUNT),
         "Events whose time lay before the one booked last on their CPU.",
     ),
+    field(
+        "clocks_compared",
+        Natural(COUNT),
+        "Switches at which both ways to a clock's staleness were compared (--hooks auto,update_rq_clock).",
+    ),
+    field("clocks_apart_ns", Natural(NS), "How far these lay apart, all together."),
+    field("clocks_apart_max_ns", Natural(NS), "The most that they lay apart."),
     field("clock_jumps", Natural(COUNT), "Switches whose clocks had jumped."),
     field(
         "missed_switches",

@@ -31,6 +31,10 @@ pub const PAIR: &[Field] = &[
     field("to_tgid", MaybeNatural(ID), "Its process id; null where it is not known."),
     field("to_comm", Text, "Its name, likewise."),
     field("count", Natural(COUNT), "Wakeups of to by from; of a ptrace pair, stops."),
+    field("by_task", Natural(COUNT), "Of the wakeups, those made by a task."),
+    field("by_softirq", Natural(COUNT), "Those made in a soft interrupt."),
+    field("by_hardirq", Natural(COUNT), "Those made in a hard interrupt."),
+    field("by_idle", Natural(COUNT), "Those made by the idle loop."),
     field(
         "preemptions",
         Natural(COUNT),

@@ -1,0 +1,206 @@
+//! Ptrace stops: of what kind, by which tracer, and how the CPU was handed over.
+
+use crate::{
+    cpu::Cpu,
+    glob::COMM_LEN,
+    latency::Latency,
+    switch::Place,
+    task::{Task, crossing, flag, mode},
+};
+
+/// Kinds of ptrace stops (ptrace(2)).
+pub mod kind {
+    /// At the entry of a syscall.
+    pub const ENTRY: usize = 0;
+    /// At its exit.
+    pub const EXIT_OF_SYSCALL: usize = 1;
+    /// Before a signal is delivered.
+    pub const SIGNAL: usize = 2;
+    /// `PTRACE_EVENT_*`, but for the two below.
+    pub const EVENT: usize = 3;
+    /// Group stop, `PTRACE_EVENT_STOP`.
+    pub const GROUP: usize = 4;
+    /// `PTRACE_EVENT_EXIT`.
+    pub const EXIT: usize = 5;
+    /// How many there are.
+    pub const COUNT: usize = 6;
+}
+
+/// `PTRACE_EVENT_EXIT` (include/uapi/linux/ptrace.h).
+const EVENT_EXIT: u32 = 6;
+/// `PTRACE_EVENT_STOP`.
+const EVENT_STOP: u32 = 128;
+/// `SIGTRAP` (include/uapi/asm-generic/signal.h).
+const SIGTRAP: u32 = 5;
+/// `PTRACE_EVENTMSG_SYSCALL_ENTRY`, `_EXIT`: 5.3 and later.
+const MESSAGE_ENTRY: u64 = 1;
+/// See [`MESSAGE_ENTRY`].
+const MESSAGE_EXIT: u64 = 2;
+
+/// The kind of a stop, from what `ptrace_stop` (kernel/signal.c) leaves in the task.
+///
+/// `exit_code` is what the tracer will read by wait4, without the shift by 8: a signal, with 0x80 for a syscall
+/// stop under `PTRACE_O_TRACESYSGOOD`, and with an event in the next byte. `message` is `ptrace_message`;
+/// `has_siginfo` tells a signal from a group stop, which has none.
+#[must_use]
+#[inline(always)]
+pub fn kind_of(exit_code: u32, message: u64, has_siginfo: bool) -> usize {
+    let event = exit_code >> 8 & 0xff;
+    match event {
+        0 => {}
+        EVENT_EXIT => return kind::EXIT,
+        EVENT_STOP => return kind::GROUP,
+        _ => return kind::EVENT,
+    }
+    let is_marked = exit_code & 0x80 != 0;
+    let is_syscall = exit_code & 0x7f == SIGTRAP
+        && (is_marked || message == MESSAGE_ENTRY || message == MESSAGE_EXIT);
+    if is_syscall {
+        return if message == MESSAGE_EXIT { kind::EXIT_OF_SYSCALL } else { kind::ENTRY };
+    }
+    if has_siginfo { kind::SIGNAL } else { kind::GROUP }
+}
+
+/// `ptrace_stop` (or `ptrace_notify`) begins, where a hook sees that: from here on it is system time, exactly.
+///
+/// Both syscall stops lie outside `sys_enter`/`sys_exit`, so the mode may still be user.
+#[inline(always)]
+pub fn enter(cpu: &mut Cpu, task: &mut Task, now_ns: u64, place: Place) {
+    if cpu.in_interrupt() || cpu.base_mode != mode::USER as u32 {
+        return;
+    }
+    task.begin();
+    if place == Place::Syscall {
+        // After sys_exit, which has counted the way back to user mode: it is still to come.
+        let count = &mut task.crossings[crossing::SYSCALL];
+        *count = count.saturating_sub(1);
+        cpu.charge_as(now_ns, Some(task), mode::SYSTEM);
+    } else {
+        task.cross(crossing::SYSCALL);
+        cpu.charge_as(now_ns, Some(task), mode::USER);
+    }
+    cpu.base_mode = mode::SYSTEM as u32;
+    task.set(flag::STOP_TIMED | flag::STOP_SEEN | flag::STOP_INSIDE);
+    task.end();
+}
+
+/// It ends: what follows is the body of a syscall (`Place::Entry`), or the way back to user mode.
+#[inline(always)]
+pub fn leave(cpu: &mut Cpu, task: &mut Task, now_ns: u64, place: Place) {
+    if !task.has(flag::STOP_TIMED) {
+        return;
+    }
+    task.begin();
+    task.clear(flag::STOP_TIMED | flag::STOP_SEEN | flag::STOP_INSIDE);
+    if place != Place::Entry {
+        cpu.charge(now_ns, Some(task));
+        cpu.base_mode = mode::USER as u32;
+        task.cross(crossing::SYSCALL);
+    }
+    task.end();
+}
+
+/// The ptrace stop that a task is in or has just left; kept in the tracee's account.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stop {
+    /// The tracer: see [`crate::pair::party`].
+    pub tracer: u64,
+    /// Its length, once it has ended.
+    pub length_ns: u64,
+    /// When it was ended by a wakeup; 0 = it has not.
+    pub resumed_ns: u64,
+    /// See [`kind`].
+    pub kind: u32,
+    /// The tracer was switched in next, on the same CPU.
+    pub handed_over: u32,
+    /// The tracer's name, if it is not observed.
+    pub tracer_comm: [u8; COMM_LEN],
+    /// The tracer's process, if it is not observed.
+    pub tracer_tgid: u32,
+    /// Explicit padding.
+    pub _pad: u32,
+}
+
+/// The books of a tracer and its tracee.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Trace {
+    /// The tracer's name and process, if it is not observed.
+    pub from_comm: [u8; COMM_LEN],
+    /// See `from_comm`.
+    pub from_tgid: u32,
+    /// Explicit padding.
+    pub _pad: u32,
+    /// Stops that have ended, by [`kind`].
+    pub stops: [u64; kind::COUNT],
+    /// Time in them.
+    pub stopped_ns: u64,
+    /// Stops after which the tracer ran next on the same CPU.
+    pub handed_over: u64,
+    /// From the wakeup that ended a stop to the switch-in.
+    pub latency: Latency,
+}
+
+impl Trace {
+    /// A stop is over: its tracee runs again at `now_ns`.
+    #[inline(always)]
+    pub fn ended(&mut self, stop: &Stop, now_ns: u64) {
+        let kind = stop.kind as usize;
+        if kind < kind::COUNT {
+            self.stops[kind] += 1;
+        }
+        self.stopped_ns += stop.length_ns;
+        self.handed_over += u64::from(stop.handed_over & 1);
+        if stop.resumed_ns != 0 {
+            self.latency.add(now_ns.saturating_sub(stop.resumed_ns));
+        }
+    }
+}
+
+impl Trace {
+    /// Adds another one's books; the name stays.
+    pub fn add(&mut self, other: &Self) {
+        self.stops.iter_mut().zip(other.stops).for_each(|(sum, part)| *sum += part);
+        self.stopped_ns = self.stopped_ns.saturating_add(other.stopped_ns);
+        self.handed_over = self.handed_over.saturating_add(other.handed_over);
+        self.latency.merge(&other.latency);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_by_what_the_kernel_leaves() {
+        // (exit_code, message, siginfo)
+        assert_eq!(kind_of(SIGTRAP | 0x80, 1, true), kind::ENTRY);
+        assert_eq!(kind_of(SIGTRAP | 0x80, 2, true), kind::EXIT_OF_SYSCALL);
+        assert_eq!(kind_of(SIGTRAP, 1, true), kind::ENTRY, "without TRACESYSGOOD");
+        assert_eq!(kind_of(SIGTRAP, 2, true), kind::EXIT_OF_SYSCALL);
+        assert_eq!(kind_of(SIGTRAP, 0, true), kind::SIGNAL, "a breakpoint");
+        assert_eq!(kind_of(17, 2, true), kind::SIGNAL, "SIGCHLD with an old message");
+        assert_eq!(kind_of(SIGTRAP | 1 << 8, 77, true), kind::EVENT, "fork");
+        assert_eq!(kind_of(SIGTRAP | 7 << 8, 2, true), kind::EVENT, "seccomp");
+        assert_eq!(kind_of(SIGTRAP | 6 << 8, 0, true), kind::EXIT);
+        assert_eq!(kind_of(19 | 128 << 8, 0, true), kind::GROUP, "seized");
+        assert_eq!(kind_of(19, 0, false), kind::GROUP, "attached");
+    }
+
+    #[test]
+    fn a_stop_is_booked_with_its_kind() {
+        let mut trace = Trace::default();
+        let stop = Stop {
+            length_ns: 500,
+            resumed_ns: 1_000,
+            kind: kind::EXIT as u32,
+            handed_over: 1,
+            ..Stop::default()
+        };
+        trace.ended(&stop, 3_000);
+        trace.ended(&Stop { kind: 77, resumed_ns: 0, ..stop }, 9_000);
+        assert_eq!((trace.stops[kind::EXIT], trace.stopped_ns, trace.handed_over), (1, 1_000, 2));
+        assert_eq!((trace.latency.count, trace.latency.sum_ns), (1, 2_000));
+    }
+}

@@ -1,0 +1,240 @@
+//! The books of pairs: which one an event goes to.
+//!
+//! Nothing here runs for a switch or a wakeup of which neither side is observed.
+
+use aya_ebpf::{macros::btf_tracepoint, programs::BtfTracePointContext};
+use observer_common::{
+    cpu::{Cpu, owner},
+    layout::switch_args,
+    lifecycle::{PF_IO_WORKER, PF_KTHREAD},
+    names::hook,
+    pair::{PairKey, Wake, context, origin, origin_of, party},
+    ptrace::{Stop, kind_of},
+    switch::handover,
+    task::Task,
+};
+
+use crate::{
+    kernel::{self, Ptr, by_number, config},
+    maps,
+};
+
+/// One side of a switch.
+#[derive(Clone, Copy)]
+pub struct Side {
+    /// See [`party`].
+    pub party: u64,
+    /// The task, to name it if it is not observed.
+    pub task: Ptr,
+}
+
+impl Side {
+    /// A task whose slot is known.
+    #[inline(always)]
+    pub fn of(task: Ptr, slot: u32) -> Self {
+        let party = match maps::task(slot) {
+            Some(account) if account.address == task as u64 => {
+                party::observed(slot, account.opened_ns)
+            }
+            _ => party::unobserved(kernel::tid(task), kernel::start_ns(task)),
+        };
+        Self { party, task }
+    }
+}
+
+/// Names the sides of a new pair that are not observed.
+#[inline(always)]
+fn name(side: &Side, comm: &mut [u8; 16], tgid: &mut u32) {
+    if !party::is_observed(side.party) && side.party != party::IDLE {
+        kernel::load_comm(side.task, comm);
+        *tgid = kernel::tgid(side.task);
+    }
+}
+
+/// `(preempt, prev, next[, prev_state])`: after the accounting of the same switch, which leaves what it knows.
+#[btf_tracepoint(function = "sched_switch")]
+fn switch_pairs(ctx: BtfTracePointContext) -> i32 {
+    let Some(cpu) = maps::enter(hook::PAIRS) else { return 0 };
+    if cpu.handover.now_ns == 0 {
+        return 0;
+    }
+    if config!(switch_args) == switch_args::STATE_SECOND {
+        switched(cpu, ctx.arg(2), ctx.arg(3));
+    } else {
+        switched(cpu, ctx.arg(1), ctx.arg(2));
+    }
+    cpu.handover.now_ns = 0;
+    0
+}
+
+#[inline(always)]
+fn switched(cpu: &mut Cpu, prev: Ptr, next: Ptr) {
+    let left = cpu.handover;
+    let from = Side::of(prev, left.prev_slot);
+    let to = Side::of(next, left.next_slot);
+    let key = PairKey { from: from.party, to: to.party };
+    if let Some((pair, is_new)) = maps::pair(cpu, &key) {
+        if is_new {
+            name(&from, &mut pair.from_comm, &mut pair.from_tgid);
+            name(&to, &mut pair.to_comm, &mut pair.to_tgid);
+        }
+        pair.switched(&left.shift(), left.reason as usize);
+    }
+    if let Some(task) = maps::task(left.prev_slot) {
+        // Woken while it still ran.
+        answer(cpu, task, left.prev_slot, left.now_ns, false, 0);
+        if left.flags & handover::STOPS != 0 {
+            task.stop = stop_of(prev, next);
+        }
+    }
+    if let Some(task) = maps::task(left.next_slot) {
+        let over = if left.flags & handover::RUNNABLE != 0 { from.party } else { 0 };
+        answer(cpu, task, left.next_slot, left.now_ns, true, over);
+        if left.flags & handover::RESUMES != 0 {
+            resumed(cpu, task, left.next_slot, left.now_ns);
+        }
+    }
+}
+
+/// Books the wakeup that `wakee` has not answered yet, if any; with its latency, if it runs now.
+///
+/// `over`: who ran before it and could have run on.
+#[inline(always)]
+pub fn answer(cpu: &mut Cpu, wakee: &mut Task, slot: u32, now_ns: u64, runs: bool, over: u64) {
+    if config!(pairs) == 0 || wakee.wake.since_ns == 0 {
+        return;
+    }
+    let key = PairKey { from: wakee.wake.from, to: party::observed(slot, wakee.opened_ns) };
+    let Some((pair, is_new)) = maps::pair(cpu, &key) else { return };
+    if is_new {
+        pair.from_comm = wakee.wake.from_comm;
+        pair.from_tgid = wakee.wake.from_tgid;
+    }
+    let latency_ns = if runs { Some(now_ns.saturating_sub(wakee.wake.since_ns)) } else { None };
+    pair.woken(&wakee.wake, latency_ns);
+    if over == wakee.wake.from {
+        pair.preemptions += 1;
+    }
+    wakee.wake.since_ns = 0;
+}
+
+/// Books the stop that ends as its tracee is switched in.
+#[inline(always)]
+fn resumed(cpu: &mut Cpu, tracee: &Task, slot: u32, now_ns: u64) {
+    if tracee.stop.tracer == 0 {
+        return;
+    }
+    let key = PairKey { from: tracee.stop.tracer, to: party::observed(slot, tracee.opened_ns) };
+    let Some((trace, is_new)) = maps::trace(cpu, &key) else { return };
+    if is_new {
+        trace.from_comm = tracee.stop.tracer_comm;
+        trace.from_tgid = tracee.stop.tracer_tgid;
+    }
+    trace.ended(&tracee.stop, now_ns);
+}
+
+/// The stop that begins as `tracee` is switched out, `next` being switched in.
+#[inline(always)]
+fn stop_of(tracee: Ptr, next: Ptr) -> Stop {
+    let mut stop = Stop {
+        kind: kind_of(
+            kernel::exit_code(tracee),
+            kernel::ptrace_message(tracee),
+            kernel::has_siginfo(tracee),
+        ) as u32,
+        ..Stop::default()
+    };
+    let tracer = kernel::tracer(tracee);
+    if tracer.is_null() {
+        return stop;
+    }
+    let side = Side::of(tracer, maps::slot_of(kernel::tid(tracer)));
+    stop.tracer = side.party;
+    stop.handed_over = u32::from(tracer == next);
+    name(&side, &mut stop.tracer_comm, &mut stop.tracer_tgid);
+    stop
+}
+
+/// The wakeup that begins on this CPU: by whom, in what context, from where.
+#[inline(always)]
+pub fn wake_by(cpu: &Cpu, waker: Option<&Task>, now_ns: u64) -> Wake {
+    let by = |from: u64, context: usize, origin: u32| Wake {
+        from,
+        since_ns: now_ns,
+        origin,
+        context: context as u32,
+        ..Wake::default()
+    };
+    if cpu.hardirq != 0 {
+        by(party::HARDIRQ, context::HARDIRQ, cpu.irq_origin)
+    } else if cpu.softirq != 0 {
+        by(party::SOFTIRQ, context::SOFTIRQ, cpu.irq_origin)
+    } else if let Some(task) = waker {
+        let from = party::observed(cpu.slot, task.opened_ns);
+        by(from, context::TASK, origin_of(task, cpu.base_mode))
+    } else if cpu.owner == owner::IDLE as u32 {
+        by(party::IDLE, context::IDLE, origin::IDLE)
+    } else {
+        let mut wake = by(0, context::TASK, origin::OTHER);
+        unobserved_waker(&mut wake);
+        wake
+    }
+}
+
+/// The current task wakes somebody, and is not observed.
+#[inline(always)]
+fn unobserved_waker(wake: &mut Wake) {
+    if config!(has_task_regs) != 0 {
+        let current = kernel::current();
+        let side = Side::of(current, 0);
+        wake.from = side.party;
+        wake.origin = origin_by_registers(current);
+        name(&side, &mut wake.from_comm, &mut wake.from_tgid);
+    } else {
+        let current = kernel::current_address();
+        wake.from = party::unobserved(by_number::tid(current), by_number::start_ns(current));
+        wake.from_comm = by_number::comm(current);
+        wake.from_tgid = by_number::tgid(current);
+    }
+}
+
+/// The syscall that an unobserved task is in, by its saved registers.
+#[inline(always)]
+fn origin_by_registers(task: Ptr) -> u32 {
+    if kernel::flags(task) & (PF_KTHREAD | PF_IO_WORKER) != 0 {
+        return origin::KERNEL;
+    }
+    match kernel::syscall_number(task) {
+        number @ 0..=0xfff => number as u32,
+        _ => origin::OTHER,
+    }
+}
+
+/// A wakeup of a task that is not observed, by one that is. Its end is not seen.
+#[inline(always)]
+pub fn woken_unobserved(cpu: &mut Cpu, wake: &Wake, wakee: Ptr) {
+    if config!(pairs) == 0 || !party::is_observed(wake.from) {
+        return;
+    }
+    let side = Side::of(wakee, 0);
+    let key = PairKey { from: wake.from, to: side.party };
+    let Some((pair, is_new)) = maps::pair(cpu, &key) else { return };
+    if is_new {
+        name(&side, &mut pair.to_comm, &mut pair.to_tgid);
+    }
+    pair.woken(wake, None);
+}
+
+/// What such a wakeup cost.
+#[inline(always)]
+pub fn cost_unobserved(cpu: &mut Cpu, waker: &Task, wakee: Ptr, cost_ns: u64) {
+    if config!(pairs) == 0 {
+        return;
+    }
+    let from = party::observed(cpu.slot, waker.opened_ns);
+    let key = PairKey { from, to: Side::of(wakee, 0).party };
+    let code = origin_of(waker, cpu.base_mode);
+    if let Some((pair, false)) = maps::pair(cpu, &key) {
+        pair.cost(code, cost_ns);
+    }
+}

@@ -1,0 +1,243 @@
+//! What must hold on every kernel of the matrix.
+
+use std::collections::BTreeSet;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+
+use super::{Case, Counts, ONE_PASSED, Outcome, exit_zero, observed, observer};
+use crate::vm::{
+    records::{FILE, Records, number},
+    support,
+};
+
+/// A file that says how many BPF programs the kernel holds, and another that waits for a number of them.
+const PROGRAMS: &str = "/init bpf-programs";
+
+/// In the order in which they run: the hooks first, since nothing else holds without them.
+pub fn cases() -> Vec<Case> {
+    let spin = "busybox sh -c 'i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done'";
+    vec![
+        observer(
+            "hooks",
+            &format!("observer run --format jsonl -o {FILE} -- true"),
+            &[FILE],
+            |outcome| {
+                exit_zero(outcome)?;
+                hooks(&Records::of(outcome)?.header)
+            },
+        ),
+        observer("doctor", "observer doctor", &[], |outcome| {
+            exit_zero(outcome)?;
+            support::check_verifier(&outcome.stdout).map(|()| ONE_PASSED)
+        }),
+        observer(
+            "run-jsonl",
+            &format!("observer run --format jsonl -o {FILE} -- {spin}"),
+            &[FILE],
+            |outcome| {
+                whole(outcome, |records| {
+                    let ran = records.tasks.iter().any(|task| task["oncpu_ns"].as_u64() > Some(0));
+                    ensure!(ran, "no task has oncpu_ns above 0");
+                    Ok(())
+                })
+            },
+        ),
+        observed(
+            "ptraced-pair",
+            "",
+            "ptrace --policy other --syscalls 2000 --work-us 0",
+            |outcome| whole(outcome, ptraced_pair),
+        ),
+        observed("fifo-pair", "", "ptrace --policy fifo --syscalls 2000 --work-us 0", |outcome| {
+            whole(outcome, fifo_pair)
+        }),
+        observed("hostile-comm", "", "hostile-comm --name-hex 1b5b33316d0a9b --ms 20", |outcome| {
+            whole(outcome, |records| {
+                let name = &records.task("tid")?["comm"];
+                ensure!(name == "\\x1b[31m\\x0a\\x9b", "the name came out as {name}");
+                Ok(())
+            })
+        }),
+        observed(
+            "tid-reuse",
+            // PID_MAX may not be below 301 (kernel/pid.c).
+            "echo 400 > /proc/sys/kernel/pid_max;",
+            "forks --count 1000 --parallel 4",
+            |outcome| whole(outcome, tid_reuse),
+        ),
+        observer(
+            "all-tasks",
+            &format!("observer --all -i 0.5 -n 2 --format jsonl -o {FILE}"),
+            &[FILE],
+            |outcome| {
+                whole(outcome, |records| {
+                    ensure!(!records.cpus.is_empty(), "no CPU has a record");
+                    Ok(())
+                })
+            },
+        ),
+        observer("sigkill", &sigkill_command(), &[], nothing_left_attached),
+    ]
+}
+
+/// The command succeeded, the identities hold, and so does `check`.
+fn whole(outcome: &Outcome, check: impl Fn(&Records) -> Result<()>) -> Result<Counts> {
+    exit_zero(outcome)?;
+    let records = Records::of(outcome)?;
+    records.check_identities()?;
+    check(&records).map(|()| ONE_PASSED)
+}
+
+/// Every hook that this kernel has is active: what it does not have is known by its version, as a control of
+/// what observer finds out by itself.
+fn hooks(header: &Value) -> Result<Counts> {
+    let hooks = header["hooks"].as_array().context("the header names no hooks")?;
+    let release = header["kernel"].as_str().unwrap_or_default();
+    let arch = header["arch"].as_str().unwrap_or_default();
+    for hook in hooks {
+        let name = hook["name"].as_str().unwrap_or_default();
+        let expected = if support::is_in(name, release, arch) { "active" } else { "absent" };
+        ensure!(hook["state"] == expected, "{name} should be {expected} on {release}: {hook}");
+    }
+    ensure!(hooks.len() >= 32, "only {} hooks are named", hooks.len());
+    Ok(ONE_PASSED)
+}
+
+/// The positive control: the stops are counted exactly, and where wakeups preempt, the tracer gains what the
+/// tracee loses.
+fn ptraced_pair(records: &Records) -> Result<()> {
+    let (tracer, tracee) = (records.task("tracer_tid")?, records.task("tracee_tid")?);
+    ensure!(tracee["tracer_tid"] == tracer["tid"], "another tracer: {tracee}");
+    // The program's count leaves out the first SIGSTOP and the end.
+    let (seen, made) = (number(tracee, "ptrace_stops")?, number(&records.truth, "stops")?);
+    ensure!((seen - made).abs() <= 3.0, "{seen} stops seen, {made} made");
+    let skips = number(tracer, "skip_in")?;
+    if records.header["preempt"] == "lazy" {
+        ensure!(skips < 0.1 * made, "{skips} skips at {made} stops, on a lazy kernel");
+        return Ok(());
+    }
+    ensure!(skips > 0.25 * made, "only {skips} skips at {made} stops");
+    let gain_ns = number(tracer, "delta_runtime_ns")?;
+    let loss_ns = -number(tracee, "delta_runtime_ns")?;
+    let oncpu_ns = number(tracee, "oncpu_ns")?;
+    ensure!(loss_ns > 0.05 * oncpu_ns, "the tracee lost only {loss_ns} of {oncpu_ns} ns");
+    ensure!((gain_ns - loss_ns).abs() < 0.2 * loss_ns, "gain {gain_ns} ns, loss {loss_ns} ns");
+    Ok(())
+}
+
+/// The negative control: under SCHED_FIFO nobody preempts an equal, so nothing is shifted by skips.
+fn fifo_pair(records: &Records) -> Result<()> {
+    let tracee = records.task("tracee_tid")?;
+    let shift_ns = number(tracee, "skip_in_ns")? - number(tracee, "skip_out_ns")?;
+    let oncpu_ns = number(tracee, "oncpu_ns")?;
+    ensure!(shift_ns.abs() < 0.01 * oncpu_ns, "shift {shift_ns} of {oncpu_ns} ns");
+    Ok(())
+}
+
+/// Each child has an account of its own, although ids were used again.
+fn tid_reuse(records: &Records) -> Result<()> {
+    let children = number(&records.truth, "count")?;
+    let tasks = &records.tasks;
+    ensure!(tasks.len() as f64 == children + 1.0, "{} tasks, {children} children", tasks.len());
+    let alive = tasks.iter().find(|task| task["state"] != "exited");
+    ensure!(alive.is_none(), "a child is alive: {}", alive.unwrap_or(&Value::Null));
+    let id = |task: &Value| (task["tid"].as_u64(), task["start_ns"].as_u64());
+    let who: BTreeSet<_> = tasks.iter().map(id).collect();
+    let tids: BTreeSet<_> = who.iter().map(|(tid, _)| tid).collect();
+    ensure!(who.len() == tasks.len(), "two tasks have one identity");
+    ensure!(tids.len() < 400, "no id was used twice: {} of them", tids.len());
+    Ok(())
+}
+
+/// Prints the numbers of programs before, with observer attached, and after it was killed.
+fn sigkill_command() -> String {
+    // The kernel frees programs after a grace period, so the end is waited for; and so is the begin.
+    format!(
+        "before=$({PROGRAMS}); observer run -- sleep 600 & pid=$!; during=$before; n=0; \
+         while [ $n -lt 100 ] && [ $during -lt $((before + 20)) ]; do sleep 0.1; n=$((n+1)); during=$({PROGRAMS}); done; \
+         kill -KILL $pid; wait $pid; after=$during; n=0; \
+         while [ $n -lt 100 ] && [ $after -gt $before ]; do sleep 0.1; n=$((n+1)); after=$({PROGRAMS}); done; \
+         echo $before $during $after"
+    )
+}
+
+fn nothing_left_attached(outcome: &Outcome) -> Result<Counts> {
+    exit_zero(outcome)?;
+    let last = outcome.stdout.lines().last().unwrap_or_default();
+    let numbers: Vec<u64> = last.split(' ').filter_map(|word| word.parse().ok()).collect();
+    let [before, during, after] = numbers[..] else {
+        anyhow::bail!("not three numbers: {last:?}");
+    };
+    ensure!(during >= before + 20, "it was not attached: {last}");
+    ensure!(after == before, "programs stayed after SIGKILL: {last}");
+    Ok(ONE_PASSED)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn records(truth: Value, tasks: Vec<Value>, preempt: &str) -> Records {
+        let header = json!({"preempt": preempt});
+        Records { truth, header, tasks, cpus: Vec::new(), trailer: Value::Null }
+    }
+
+    fn pair(preempt: &str, skips: u64, loss: i64) -> Result<()> {
+        let tracer = json!({"tid": 1, "skip_in": skips, "delta_runtime_ns": loss});
+        let tracee = json!({"tid": 2, "tracer_tid": 1, "ptrace_stops": 4001,
+            "delta_runtime_ns": -loss, "oncpu_ns": 10_000});
+        let truth = json!({"tracer_tid": 1, "tracee_tid": 2, "stops": 4000});
+        ptraced_pair(&records(truth, vec![tracer, tracee], preempt))
+    }
+
+    #[test]
+    fn a_pair_is_judged_by_the_kernels_preemption() {
+        pair("full", 2000, 2000).unwrap();
+        assert!(pair("full", 2000, 400).is_err(), "too small a loss");
+        assert!(pair("full", 900, 2000).is_err(), "too few skips");
+        pair("lazy", 10, 0).unwrap();
+        assert!(pair("lazy", 2000, 2000).is_err());
+    }
+
+    #[test]
+    fn tids_must_have_been_used_again() {
+        let task = |tid: u64, start: u64| json!({"tid": tid, "start_ns": start, "state": "exited"});
+        let judged = |tasks: Vec<Value>| {
+            let count = tasks.len() - 1;
+            tid_reuse(&records(json!({"count": count}), tasks, "full"))
+        };
+        judged((0..500).map(|n| task(n % 300, n)).collect()).unwrap();
+        assert!(judged((0..500).map(|n| task(n, n)).collect()).is_err());
+        assert!(judged((0..500).map(|n| task(n % 300, n % 300)).collect()).is_err());
+    }
+
+    #[test]
+    fn programs_that_stay_are_seen() {
+        let outcome = |text: &str| Outcome {
+            end: xtask::wire::End::Exit(0),
+            took_ms: 1,
+            stdout: text.to_owned(),
+            stderr: String::new(),
+            files: Default::default(),
+        };
+        nothing_left_attached(&outcome("0 32 0\n")).unwrap();
+        for bad in ["0 32 1", "0 0 0", "0 32", "", "0 x 0"] {
+            assert!(nothing_left_attached(&outcome(bad)).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_hook_that_the_kernel_has_must_be_active() {
+        let header = |state: &str| {
+            let mut hooks: Vec<_> =
+                (0..31).map(|_| json!({"name": "x", "state": "active"})).collect();
+            hooks.push(json!({"name": "sched_entry_tp", "state": state}));
+            json!({"kernel": "6.1.0-50-cloud-amd64", "arch": "x86_64", "hooks": hooks})
+        };
+        hooks(&header("absent")).unwrap();
+        assert!(hooks(&header("active")).is_err() && hooks(&header("refused")).is_err());
+    }
+}
