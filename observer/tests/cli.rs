@@ -35,6 +35,13 @@ fn usage_errors_exit_with_2() {
         &["--pid", "1", "-n", "0"][..],
         &["--all", "--max-tasks", "0"][..],
         &["--pid", "1", "doctor"][..],
+        &["--pid", "1", "--by", "colour"][..],
+        &["--pid", "1", "--table", "pairs"][..],
+        &["run", "--table", "pairs", "-o", "a.jsonl", "--", "true"][..],
+        &["explain"][..],
+        &["explain", "a.jsonl", "--pid", "1"][..],
+        &["explain", "a.jsonl", "--", "true"][..],
+        &["explain", "a.jsonl", "-n", "3"][..],
     ] {
         let output = observer(arguments);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", stderr(&output));
@@ -97,6 +104,68 @@ fn the_schema_is_json_and_names_itself() {
     assert_eq!(schema["title"], "observer/1");
 }
 
+/// A file of ours, by hand: a tracer that took 19 of 76 ms.
+const RECORDED: &str = concat!(
+    r#"{"type":"header","schema":"observer/1","kernel":"6.18.44","arch":"x86_64","hz":250,"tick_ns":4000000,"#,
+    r#""accounting":"tick","preempt":"none","cpus":2}"#,
+    "\n",
+    r#"{"type":"task","tid":124,"tgid":124,"comm":"ls","state":"exited","oncpu_ns":76000000,"#,
+    r#""reported_runtime_ns":57000000,"delta_runtime_ns":-19000000,"skip_in_ns":0,"skip_out_ns":19000000,"#,
+    r#""path_in_ns":0,"path_out_ns":0,"left_out_ns":0,"residual_ns":0}"#,
+    "\n",
+    r#"{"type":"pair","kind":"wake","from_tid":124,"from_comm":"ls","to_tid":123,"to_comm":"strace","count":900,"#,
+    r#""switches":920,"skips":900,"skip_ns":19000000,"skips_wakeup":900,"skip_wakeup_ns":19000000}"#,
+    "\n",
+    r#"{"type":"trailer","elapsed_ns":100000000}"#,
+    "\n",
+);
+
+fn explain(content: &str) -> Output {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("a.jsonl");
+    std::fs::write(&path, content).expect("written");
+    observer(&["explain", path.to_str().expect("UTF-8")])
+}
+
+#[test]
+fn a_file_is_explained() {
+    let output = explain(RECORDED);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let text =
+        String::from_utf8_lossy(&output.stdout).split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(text.contains("19.000 ms of it went to strace (123): 900 of 920 switches"), "{text}");
+    assert_eq!(stderr(&output), "");
+}
+
+#[test]
+fn a_file_that_ends_early_is_explained_as_far_as_it_goes_with_exit_1() {
+    let cut = RECORDED.find("\"trailer\"").expect("it is there");
+    let output = explain(&RECORDED[..cut]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&output.stdout).contains("strace (123)"));
+    assert_eq!(stderr(&output).lines().count(), 1, "{}", stderr(&output));
+    assert!(
+        stderr(&output).contains("not whole (line 4 is broken, there is no trailer)"),
+        "{}",
+        stderr(&output)
+    );
+}
+
+#[test]
+fn a_foreign_file_is_one_line_and_exit_1() {
+    for content in
+        ["", "hello\n", "\0\u{1}\u{2}", "{\"type\":\"header\",\"schema\":\"observer/2\"}\n"]
+    {
+        let output = explain(content);
+        assert_eq!(output.status.code(), Some(1), "{content:?}");
+        assert!(output.stdout.is_empty(), "{content:?}");
+        assert_eq!(stderr(&output).lines().count(), 1, "{content:?}: {}", stderr(&output));
+    }
+    let output = observer(&["explain", "/nonexistent"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).starts_with("observer: cannot read /nonexistent"));
+}
+
 #[test]
 fn a_closed_pipe_is_a_clean_end() {
     let status = Command::new("sh")
@@ -121,7 +190,9 @@ fn without_rights_the_exit_status_is_3_and_the_reason_is_one_line() {
     // As root: give the rights up first.
     let copy = tempfile::tempdir().expect("a folder");
     let program = copy.path().join("observer");
-    std::fs::copy(env!("CARGO_BIN_EXE_observer"), &program).expect("copy");
+    // Not by this process: a child that another test forks would hold the copy open for writing (ETXTBSY).
+    let copied = Command::new("cp").arg(env!("CARGO_BIN_EXE_observer")).arg(&program).status();
+    assert!(copied.expect("cp").success());
     let open = |path: &std::path::Path| {
         use std::os::unix::fs::PermissionsExt as _;
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).expect("chmod");

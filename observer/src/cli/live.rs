@@ -66,8 +66,8 @@ async fn watch(args: &LiveArgs, session: &mut Session, output: &mut Output) -> R
                 number += 1;
                 if output.is_table() {
                     let block = table::interval_block(
-                        &before,
-                        &now,
+                        &output.rows(&before),
+                        &output.rows(&now),
                         now_ns - before_ns,
                         number - 1,
                         output::width(false),

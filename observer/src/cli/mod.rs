@@ -140,9 +140,9 @@ pub struct OutputArgs {
     /// Sum the tasks by what they have in common: in the table, and as `group` records
     #[arg(long, value_enum, value_name = "WHAT")]
     by: Option<By>,
-    /// The records that a CSV file holds
-    #[arg(long, value_enum, default_value_t = Table::Tasks)]
-    table: Table,
+    /// The records that a CSV file holds [default: tasks]
+    #[arg(long, value_enum)]
+    table: Option<Table>,
     #[command(flatten)]
     probe: ProbeArgs,
     /// When to use colour
@@ -200,14 +200,15 @@ pub struct ExplainArgs {
     #[arg(long, value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
     pid: Vec<u32>,
     /// Leave descendants out
-    #[arg(long)]
+    #[arg(long, conflicts_with = "file")]
     no_follow: bool,
     /// Seconds between two readings
-    #[arg(short, long, value_name = "SECS", default_value = "1", value_parser = parse_seconds)]
+    #[arg(short, long, value_name = "SECS", default_value = "1", value_parser = parse_seconds,
+          conflicts_with_all = ["file", "command"])]
     interval: Duration,
     /// Stop after COUNT readings
     #[arg(short = 'n', long, value_name = "COUNT", default_value_t = 5,
-          value_parser = clap::value_parser!(u64).range(1..))]
+          value_parser = clap::value_parser!(u64).range(1..), conflicts_with_all = ["file", "command"])]
     count: u64,
     #[command(flatten)]
     probe: ProbeArgs,
@@ -251,6 +252,16 @@ fn dispatch(cli: &Cli) -> Result<ExitCode> {
     if cli.command.is_some() && !cli.live.filter.target().is_empty() {
         // clap's own rule for this would refuse `observer --log run` too.
         return Ok(usage("--pid, --tid, --comm, --cgroup and --all do not go with a subcommand"));
+    }
+    let output = match &cli.command {
+        Some(Command::Run(args)) => Some(&args.output),
+        Some(_) => None,
+        None => Some(&cli.live.output),
+    };
+    if output.is_some_and(|args| args.table.is_some() && output::format(args) != Format::Csv) {
+        return Ok(usage(
+            "--table says which records a CSV file holds: add -o FILE.csv or --format csv",
+        ));
     }
     match &cli.command {
         Some(Command::Run(args)) => run::main(args),

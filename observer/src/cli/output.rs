@@ -1,6 +1,7 @@
 //! Where figures and words go: data on stdout or into a file, words on stderr.
 
 use std::{
+    borrow::Cow,
     collections::BTreeMap,
     fs::File,
     io::{self, IsTerminal as _, Write},
@@ -45,10 +46,7 @@ impl Output {
     /// `aside`: stdout belongs to the observed command.
     pub fn open(args: &OutputArgs, aside: bool) -> Result<Self> {
         let path = args.output.clone().filter(|path| path != Path::new("-"));
-        let format = args
-            .format
-            .or_else(|| args.output.as_deref().and_then(Format::from_path))
-            .unwrap_or(Format::Table);
+        let format = format(args);
         let sink: Option<Box<dyn Write>> = match (&path, &args.output) {
             (Some(path), _) => Some(Box::new(
                 File::create(path)
@@ -61,11 +59,13 @@ impl Output {
         let explicit = sink.is_some();
         let (exporter, sink) = match (format, sink) {
             (Format::Table, sink) => (None, sink),
-            (format, Some(sink)) => (Some(exporter(format, args.table, sink)), None),
+            (format, Some(sink)) => {
+                (Some(exporter(format, args.table.unwrap_or_default(), sink)), None)
+            }
             (_, None) => (None, None),
         };
         let by = match (args.by, format, args.table) {
-            (None, Format::Csv, Table::Groups) => Some(By::Process),
+            (None, Format::Csv, Some(Table::Groups)) => Some(By::Process),
             (by, ..) => by,
         };
         Ok(Self {
@@ -121,6 +121,19 @@ impl Output {
         result
     }
 
+    /// What the lines of an interval are about: the tasks, or the groups that were asked for.
+    #[must_use]
+    pub fn rows<'a>(&self, tasks: &'a [TaskFigures]) -> Cow<'a, [TaskFigures]> {
+        match self.by {
+            None | Some(By::Thread) => Cow::Borrowed(tasks),
+            Some(by) => {
+                let begin = self.cgroups.as_ref();
+                let paths = begin.map(|(begin, ns)| begin.until(begin, *ns)).unwrap_or_default();
+                group::groups(tasks, by, &paths).iter().map(Group::as_task).collect()
+            }
+        }
+    }
+
     /// The groups that were asked for; called when the observation has just ended.
     fn groups(&self, report: &Report) -> Vec<Group> {
         let Some(by) = self.by else { return Vec::new() };
@@ -172,6 +185,14 @@ impl Output {
             None => "cannot write to stdout".to_owned(),
         }
     }
+}
+
+/// The format that was named, or that the file's extension names, or the table.
+#[must_use]
+pub fn format(args: &OutputArgs) -> Format {
+    args.format
+        .or_else(|| args.output.as_deref().and_then(Format::from_path))
+        .unwrap_or(Format::Table)
 }
 
 /// Writes to stdout.

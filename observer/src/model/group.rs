@@ -3,12 +3,15 @@
 //! A sum has a figure only if every member has it: a sum that leaves out what one member did not measure
 //! would be a wrong number, and `None` says that it is not known.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    hash::{Hash as _, Hasher as _},
+};
 
 use serde::{Serialize, Serializer, ser::Error as _};
 use serde_json::Value;
 
-use super::report::{TaskFigures, escape};
+use super::report::{TaskFigures, escape, unescape};
 
 /// The fields of a task that say who it is, and have no sum.
 pub const IDENTITY: [&str; 9] = [
@@ -90,6 +93,22 @@ pub struct Group {
     pub figures: TaskFigures,
     /// A cgroup's own figures.
     pub cgroup: Option<CgroupUse>,
+}
+
+impl Group {
+    /// As one task, for views that know only tasks: named as the group, with an account of its own.
+    #[must_use]
+    pub fn as_task(&self) -> TaskFigures {
+        let mut hasher = std::hash::DefaultHasher::new();
+        (self.by.name(), &self.key).hash(&mut hasher);
+        TaskFigures {
+            account: hasher.finish(),
+            tid: self.key.parse().ok().filter(|_| self.by == By::Process).unwrap_or(0),
+            comm: unescape(&self.name),
+            state: if self.exited == self.members { "exited" } else { "running" },
+            ..self.figures.clone()
+        }
+    }
 }
 
 /// The groups, by on-CPU time, largest first. `cgroups` names those that are known, by id.

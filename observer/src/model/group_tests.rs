@@ -155,6 +155,18 @@ fn a_record_has_the_figures_of_a_task_and_no_identity() {
     assert_eq!((&record["by"], &record["members"]), (&json!("comm"), &json!(1)));
 }
 
+#[test]
+fn a_group_can_stand_for_a_task() {
+    let tasks = [task(10, 10, 1, "a\n", 5), task(11, 10, 2, "b", 6)];
+    let as_task = |by| groups(&tasks, by, &BTreeMap::new())[0].as_task();
+    let process = as_task(By::Process);
+    assert_eq!((process.tid, process.comm.as_slice(), process.oncpu_ns), (10, &b"a\n"[..], 11));
+    let comm = as_task(By::Comm);
+    assert_eq!((comm.tid, comm.comm.as_slice(), comm.oncpu_ns), (0, &b"b"[..], 6));
+    assert_ne!(comm.account, process.account);
+    assert_eq!(comm.account, as_task(By::Comm).account);
+}
+
 proptest! {
     /// Whatever the grouping, nothing is lost and nothing is counted twice.
     #[test]

@@ -222,6 +222,23 @@ mod tests {
     }
 
     #[test]
+    fn the_own_cgroup_is_found_on_this_machine() {
+        let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+        let path = own.lines().find_map(|line| line.strip_prefix("0::")).unwrap_or("");
+        let mount = mount_point(&fs::read("/proc/self/mountinfo").unwrap_or_default());
+        // A container may see another part of the tree than the one that it is in.
+        let folder = mount.map(|mount| mount.join(path.trim_start_matches('/')));
+        let Some(id) = folder.and_then(|folder| fs::metadata(folder).ok()).map(|data| data.ino())
+        else {
+            eprintln!(
+                "SKIPPED: no cgroup hierarchy of version 2 with this process is mounted here"
+            );
+            return;
+        };
+        assert_eq!(Cgroups::read().unwrap().folders[&id].path, path);
+    }
+
+    #[test]
     fn a_tree_that_is_not_there_is_one_clear_line() {
         let error = Cgroups::below(Path::new("/nonexistent")).unwrap_err();
         assert_eq!(error.to_string(), "cannot read the cgroups in /nonexistent");

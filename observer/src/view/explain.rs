@@ -52,16 +52,38 @@ pub fn paragraphs(report: &Report) -> Vec<String> {
         .collect();
     tasks.sort_by_key(|task| Reverse(size(task)));
     let more = tasks.len().saturating_sub(MOST);
-    let mut paragraphs: Vec<String> =
-        tasks.iter().take(MOST).map(|task| Paragraph::new(report, task).text()).collect();
-    if tasks.is_empty() {
-        paragraphs.push(verdict::agreement(report));
+    let mut paragraphs: Vec<String> = Vec::new();
+    let mut given: Vec<Vec<String>> = Vec::new();
+    for task in tasks.iter().take(MOST) {
+        let paragraph = Paragraph::new(report, task);
+        let mut text = paragraph.text();
+        let ways = advice(&paragraph);
+        if given.contains(&ways) {
+            text.push_str(" For a report that is nearer, see above.");
+        } else if !ways.is_empty() {
+            let _ = write!(text, " For a report that is nearer, {}.", ways.join("; or "));
+            given.push(ways);
+        }
+        paragraphs.push(text);
     }
     if more != 0 {
         paragraphs.push(format!("{more} more tasks with smaller differences are left out."));
     }
+    paragraphs.push(if tasks.is_empty() { verdict::agreement(report) } else { reliable(&tasks) });
     paragraphs.extend(verdict::incomplete(report));
     paragraphs
+}
+
+/// What does not depend on how the kernel bills.
+fn reliable(tasks: &[&TaskFigures]) -> String {
+    let what = if tasks.iter().all(|task| task.user_ns.is_some()) {
+        "user, system and total"
+    } else {
+        "the run time (user and system are not measured here)"
+    };
+    format!(
+        "For a reliable number here, take {what} from observer's measured columns: none of this is in them."
+    )
 }
 
 fn size(task: &TaskFigures) -> u64 {
@@ -104,7 +126,6 @@ impl<'a> Paragraph<'a> {
         self.moved(&mut text);
         self.split(&mut text);
         self.stops(&mut text);
-        let _ = write!(text, " {}", advice(self));
         text
     }
 
@@ -123,7 +144,11 @@ impl<'a> Paragraph<'a> {
                 ms(task.oncpu_ns),
             );
         } else {
-            text.push_str("its run time is right.");
+            let _ = write!(
+                text,
+                "its run time is right within {}.",
+                ms(task.delta_runtime_ns.unsigned_abs())
+            );
         }
         if let (Some(delta_ns), Some(user_ns)) = (task.delta_user_ns, task.user_ns)
             && matters(&self.report.header, delta_ns.unsigned_abs(), task.oncpu_ns)
@@ -182,7 +207,11 @@ impl<'a> Paragraph<'a> {
                 );
             }
             (Mechanism::Residual, _) => {
-                let _ = write!(text, " No measured cause explains {}.", size(parts.residual_ns));
+                let _ = write!(
+                    text,
+                    " No measured cause explains {}: measure again before you trust it.",
+                    size(parts.residual_ns),
+                );
             }
         }
     }
@@ -229,7 +258,7 @@ impl<'a> Paragraph<'a> {
             let by = task.tracer_tid.map_or_else(String::new, |tid| format!(" by tracer {tid}"));
             let _ = write!(
                 text,
-                " It was stopped {} times{by}, for {} in all, which is no CPU time of its own.",
+                " It was stopped {} times{by}, for {} in all, which is no CPU time.",
                 task.ptrace_stops,
                 ms(task.ptrace_stopped_ns),
             );

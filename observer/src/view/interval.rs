@@ -92,8 +92,9 @@ pub fn interval_block(
     }
     // An account's opening tells two tasks with one tid apart as well as their start does, and stays the same
     // when an exec gives a thread the tid and the start of its leader (de_thread, fs/exec.c).
-    let known: HashMap<(u32, u64), &TaskFigures> =
-        before.iter().map(|task| ((task.tid, task.opened_ns), task)).collect();
+    // The account tells groups apart, which have no tid.
+    let known: HashMap<(u64, u32, u64), &TaskFigures> =
+        before.iter().map(|task| ((task.account, task.tid, task.opened_ns), task)).collect();
     let none = TaskFigures::default();
     let shown = (number + 1).to_string();
     let mut is_empty = true;
@@ -101,7 +102,7 @@ pub fn interval_block(
         let then = [Some(task.tid), task.former_tid]
             .into_iter()
             .flatten()
-            .find_map(|tid| known.get(&(tid, task.opened_ns)).copied())
+            .find_map(|tid| known.get(&(task.account, tid, task.opened_ns)).copied())
             .unwrap_or(&none);
         if now.len() > 1 && is_idle(then, task) {
             continue;
@@ -111,7 +112,8 @@ pub fn interval_block(
         let cells = columns
             .iter()
             .map(|column| (cell(*column, then, task, elapsed_ns.max(1)), column.width()));
-        push_line(&mut text, &shown, &task.tid.to_string(), &name, cells);
+        let tid = if task.tid == 0 { "-".to_owned() } else { task.tid.to_string() };
+        push_line(&mut text, &shown, &tid, &name, cells);
     }
     if is_empty {
         let words = cut("no observed task ran", width.saturating_sub(14));
@@ -244,6 +246,18 @@ mod tests {
         let text = interval_block(&before, &[moved], 1_000_000_000, 1, 100);
         assert!(text.contains(" 10.0 "), "{text}");
         assert!(text.contains("+100.000"), "{text}");
+    }
+
+    #[test]
+    fn groups_are_told_apart_without_a_tid() {
+        let group =
+            |account, name: &[u8], ns| TaskFigures { account, comm: name.to_vec(), ..task(0, ns) };
+        let before = [group(1, b"sh", 100_000_000), group(2, b"cc", 500_000_000)];
+        let now = [group(1, b"sh", 200_000_000), group(2, b"cc", 700_000_000)];
+        let text = interval_block(&before, &now, 1_000_000_000, 1, 100);
+        let lines: Vec<Vec<&str>> =
+            text.lines().map(|line| line.split_whitespace().take(4).collect()).collect();
+        assert_eq!(lines, [["2", "-", "sh", "10.0"], ["2", "-", "cc", "20.0"]], "{text}");
     }
 
     #[test]

@@ -14,6 +14,8 @@ pub struct Partner<'a> {
     /// True if it traces the task, or the task traces it.
     pub tie: Tie,
     pub reason: Reason,
+    /// True if the side that was switched out had woken the other one: then both were on one CPU.
+    pub is_waker: bool,
     /// Switches in the way of the gain, and of them those with a skipped clock update.
     pub switches: u64,
     pub skips: u64,
@@ -71,9 +73,19 @@ pub fn main<'a>(report: &'a Report, task: &TaskFigures, total_ns: i128) -> Optio
         gained_ns,
         tie: tie(report, party, &is_task),
         reason: reason(on_the_way()),
+        is_waker: party.tid.is_some() && on_the_way().any(|pair| pair.count != 0),
         switches: on_the_way().map(|pair| pair.switches).sum(),
         skips: on_the_way().filter_map(|pair| pair.skips).sum(),
     })
+}
+
+/// The task that woke it most.
+pub fn waker<'a>(report: &'a Report, task: &TaskFigures) -> Option<&'a Party> {
+    let wake = report.pairs.iter().filter(|pair| pair.kind == PairKind::Wake && pair.count != 0);
+    wake.filter(|pair| pair.from.tid.is_some())
+        .filter(|pair| task_of(report, &pair.to).is_some_and(|known| std::ptr::eq(known, task)))
+        .max_by_key(|pair| pair.count)
+        .map(|pair| &pair.from)
 }
 
 /// As [`is_same`], but idle is one with idle.
@@ -151,12 +163,11 @@ impl Partner<'_> {
             format!("{skips} of {switches} switches from {from} to {to} skipped the clock update");
         match self.reason {
             Reason::Wakeup => format!(
-                "{skipped}, since the wakeup before them had asked for the switch, and what ran from then on is \
-                 billed to the next task"
+                "{skipped}, since a wakeup had asked for the switch already: what ran from then on is billed to the \
+                 next task"
             ),
             Reason::Idle => format!(
-                "{skipped}, since the CPU was idle at the wakeup, and the time that it takes to leave idle is billed \
-                 to the task"
+                "{skipped}, since the CPU was idle at the wakeup: what it takes to leave idle is billed to the task"
             ),
             Reason::Yield => format!("{skipped} at a sched_yield"),
             Reason::Other => skipped,
