@@ -53,16 +53,19 @@ pub fn paragraphs(report: &Report) -> Vec<String> {
     tasks.sort_by_key(|task| Reverse(size(task)));
     let more = tasks.len().saturating_sub(MOST);
     let mut paragraphs: Vec<String> = Vec::new();
-    let mut given: Vec<Vec<String>> = Vec::new();
+    let mut given: Vec<String> = Vec::new();
     for task in tasks.iter().take(MOST) {
         let paragraph = Paragraph::new(report, task);
         let mut text = paragraph.text();
         let ways = advice(&paragraph);
-        if given.contains(&ways) {
-            text.push_str(" For a report that is nearer, see above.");
-        } else if !ways.is_empty() {
-            let _ = write!(text, " For a report that is nearer, {}.", ways.join("; or "));
-            given.push(ways);
+        let (known, mut new): (Vec<String>, Vec<String>) =
+            ways.into_iter().partition(|way| given.contains(way));
+        given.extend(new.iter().cloned());
+        if !known.is_empty() {
+            new.insert(0, "see above".to_owned());
+        }
+        if !new.is_empty() {
+            let _ = write!(text, " For a report that is nearer, {}.", new.join("; or "));
         }
         paragraphs.push(text);
     }
