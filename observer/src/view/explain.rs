@@ -245,6 +245,12 @@ impl<'a> Paragraph<'a> {
                 "So many samples scatter by ± {}: that is chance.",
                 ms(self.causes.scatter_ns)
             ),
+            // Not the kernel's ticks alone: what was subtracted is more than what is left.
+            SplitIs::BeyondBoth if self.task.crossing_ns > self.task.user_ns => format!(
+                "The measured side rests on {} borders that no hook sees, {} by calibration.",
+                self.task.crossings.unwrap_or(0),
+                ms(self.task.crossing_ns.unwrap_or(0)),
+            ),
             SplitIs::BeyondBoth if self.causes.ticks == Some(0) => {
                 format!("That is more than its resolution (± {quantum}).")
             }

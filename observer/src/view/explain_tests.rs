@@ -234,6 +234,26 @@ fn a_split_that_nobody_knows_is_not_recommended() {
 }
 
 #[test]
+fn what_calibration_took_is_said_where_it_is_more_than_what_is_left() {
+    let task = TaskFigures {
+        user_ns: Some(5_000_000),
+        crossings: Some(90_000),
+        crossing_ns: Some(40_000_000),
+        raw_utime_ns: 40_000_000,
+        delta_user_ns: Some(30_000_000),
+        delta_user_total_ns: Some(0),
+        delta_user_split_ns: Some(30_000_000),
+        ..samples::task("cc", 100_000_000)
+    };
+    let said = only(&report(vec![task]));
+    assert!(
+        said.contains("rests on 90000 borders that no hook sees, 40.000 ms by calibration"),
+        "{said}"
+    );
+    assert!(!said.contains("more than chance"), "{said}");
+}
+
+#[test]
 fn nohz_full_is_advised_as_the_kernel_can() {
     let tick = split(25, 40_000_000, "tick");
     assert!(tick.contains("in a kernel with CONFIG_VIRT_CPU_ACCOUNTING_GEN"), "{tick}");
