@@ -59,7 +59,7 @@ fn say(report: &Report, aside: bool) -> Result<()> {
 fn command(args: &ExplainArgs) -> Result<ExitCode> {
     match run::observe(&args.command, args.no_follow, &args.probe, |_| Ok(()))? {
         Err(code) => Ok(code),
-        Ok((report, ended)) => {
+        Ok((report, ended, _session)) => {
             say(&report, true)?;
             Ok(run::exit_code(&ended))
         }

@@ -30,7 +30,8 @@ pub fn main(args: &RunArgs) -> Result<ExitCode> {
     let mut output = Output::open(&args.output, true)?;
     let observed =
         observe(&args.command, args.no_follow, &args.output.probe, |header| output.header(header))?;
-    let (report, ended) = match observed {
+    // Detached at the end only: it takes 10 ms, by which what is read now would be late.
+    let (report, ended, _session) = match observed {
         Ok(observed) => observed,
         Err(code) => return Ok(code),
     };
@@ -50,7 +51,7 @@ pub fn observe(
     no_follow: bool,
     probe: &ProbeArgs,
     mut begun: impl FnMut(&Header) -> Result<()>,
-) -> Result<Result<(Report, Ended), ExitCode>> {
+) -> Result<Result<(Report, Ended, Session), ExitCode>> {
     child::check(command)?;
     // Forked first: the fork copies one thread and no map, and the command starts with clean signals.
     let mut child = Child::spawn(command)?;
@@ -69,7 +70,7 @@ pub fn observe(
     let mut report = session.report();
     report.rusage_ns = Some((ended.user_ns, ended.system_ns));
     report.sentences = verdict::sentences(&report);
-    Ok(Ok((report, ended)))
+    Ok(Ok((report, ended, session)))
 }
 
 /// The command's own exit status.

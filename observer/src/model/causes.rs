@@ -76,6 +76,8 @@ pub struct Causes {
     /// The resolution of the split: what one tick is worth after the kernel's scaling; without a tick, the length
     /// of one.
     pub quantum_ns: u64,
+    /// True where the measured user time is only a bound: see [`is_bound`].
+    pub user_is_bound: bool,
     /// One standard deviation of as many samples as there were ticks, each of which is user with the measured
     /// probability: how far a split is off by chance. Zero where it does not rest on ticks.
     pub scatter_ns: u64,
@@ -111,13 +113,22 @@ impl Causes {
         let total_ns = i128::from(task.delta_runtime_ns);
         let (ticks, quantum_ns) = resolution(task, source);
         let scatter_ns = ticks.map_or(0, |ticks| scatter_ns(task, ticks));
-        Self { total_ns, parts: parts(task), user: user(task), ticks, quantum_ns, scatter_ns }
+        Self {
+            total_ns,
+            parts: parts(task),
+            user: user(task),
+            ticks,
+            quantum_ns,
+            user_is_bound: is_bound(task),
+            scatter_ns,
+        }
     }
 
-    /// How far the split is off; `None` where it was not measured.
+    /// How far the split is off; `None` where it was not measured, or not well enough to tell.
     #[must_use]
     pub fn split_is(&self) -> Option<SplitIs> {
-        let size_ns = self.user?.split_part_ns.unsigned_abs();
+        let user = self.user.filter(|_| !self.user_is_bound)?;
+        let size_ns = user.split_part_ns.unsigned_abs();
         Some(if size_ns <= u128::from(self.quantum_ns) {
             SplitIs::WithinResolution
         } else if size_ns <= 2 * u128::from(self.scatter_ns) {
@@ -126,6 +137,15 @@ impl Causes {
             SplitIs::BeyondBoth
         })
     }
+}
+
+/// True where the borders with the kernel, at their calibrated cost, took all of the user time and would have taken
+/// more: then nobody knows the split, and the kernel's cannot be called wrong. Less than 2 % of the user time is
+/// left aside, as a sum may have a member of a microsecond.
+#[must_use]
+pub fn is_bound(task: &TaskFigures) -> bool {
+    let (Some(cut_ns), Some(user_ns)) = (task.crossing_cut_ns, task.user_ns) else { return false };
+    cut_ns > user_ns / 50
 }
 
 fn parts(task: &TaskFigures) -> Option<Parts> {
@@ -223,6 +243,19 @@ mod tests {
         assert_eq!(is(4_000_001, 10, Source::Vtime(4 * MS)), Some(SplitIs::BeyondBoth));
         assert_eq!(is(2, 10, Source::Native), Some(SplitIs::BeyondBoth));
         assert_eq!(Causes::of(&TaskFigures::default(), TICK).split_is(), None);
+    }
+
+    #[test]
+    fn a_user_time_that_is_only_a_bound_judges_nobody() {
+        let task = |cut_ns, user_ns| TaskFigures {
+            crossing_cut_ns: Some(cut_ns),
+            user_ns: Some(user_ns),
+            ..split(20_000_000, 10)
+        };
+        assert_eq!(Causes::of(&task(1, 0), TICK).split_is(), None);
+        assert_eq!(Causes::of(&task(MS, 25 * MS), TICK).split_is(), None);
+        assert!(Causes::of(&task(1_000, 25 * MS), TICK).split_is().is_some());
+        assert!(Causes::of(&task(0, 0), TICK).split_is().is_some());
     }
 
     #[test]

@@ -94,7 +94,11 @@ fn column(row: &Row, source: Source, scale: Scale) -> Vec<String> {
     cells.push(
         causes.ticks.map_or_else(none, |_| format!("± {}", scale.show(Some(causes.scatter_ns)))),
     );
-    cells.push(causes.split_is().map_or_else(none, |word| word.name().to_owned()));
+    cells.push(match causes.split_is() {
+        Some(word) => word.name().to_owned(),
+        None if causes.user_is_bound => "not known".to_owned(),
+        None => none(),
+    });
     // No figure of 64 bits is wider in any scale, but the column must hold whatever comes.
     cells.into_iter().map(|cell| cut(&cell, COLUMN)).collect()
 }
@@ -183,6 +187,12 @@ the split is               within resolution
         let text = shown(vec![bare], 80);
         let last = |line: usize| text.lines().nth(line).unwrap().split_whitespace().last().unwrap();
         assert_eq!((last(1), last(4), last(5), last(8), last(12)), ("-", "-", "-19.009", "-", "-"));
+    }
+
+    #[test]
+    fn a_split_that_nobody_knows_is_not_judged() {
+        let bound = TaskFigures { crossing_cut_ns: Some(5_000_000), user_ns: Some(0), ..ls() };
+        assert!(shown(vec![bound], 80).trim_end().ends_with(" not known"));
     }
 
     #[test]

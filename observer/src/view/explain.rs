@@ -16,7 +16,7 @@ use super::{
 };
 use crate::model::{
     Causes, Report, TaskFigures,
-    causes::{Source, SplitIs},
+    causes::{Source, SplitIs, is_bound},
 };
 
 /// More would not be read.
@@ -53,16 +53,19 @@ pub fn paragraphs(report: &Report) -> Vec<String> {
     tasks.sort_by_key(|task| Reverse(size(task)));
     let more = tasks.len().saturating_sub(MOST);
     let mut paragraphs: Vec<String> = Vec::new();
-    let mut given: Vec<Vec<String>> = Vec::new();
+    let mut given: Vec<String> = Vec::new();
     for task in tasks.iter().take(MOST) {
         let paragraph = Paragraph::new(report, task);
         let mut text = paragraph.text();
         let ways = advice(&paragraph);
-        if given.contains(&ways) {
-            text.push_str(" For a report that is nearer, see above.");
-        } else if !ways.is_empty() {
-            let _ = write!(text, " For a report that is nearer, {}.", ways.join("; or "));
-            given.push(ways);
+        let (known, mut new): (Vec<String>, Vec<String>) =
+            ways.into_iter().partition(|way| given.contains(way));
+        given.extend(new.iter().cloned());
+        if !known.is_empty() {
+            new.insert(0, "see above".to_owned());
+        }
+        if !new.is_empty() {
+            let _ = write!(text, " For a report that is nearer, {}.", new.join("; or "));
         }
         paragraphs.push(text);
     }
@@ -76,10 +79,11 @@ pub fn paragraphs(report: &Report) -> Vec<String> {
 
 /// What does not depend on how the kernel bills.
 fn reliable(tasks: &[&TaskFigures]) -> String {
-    let what = if tasks.iter().all(|task| task.user_ns.is_some()) {
-        "user, system and total"
-    } else {
-        "the run time (user and system are not measured here)"
+    let known = tasks.iter().filter(|task| task.user_ns.is_some() && !is_bound(task)).count();
+    let what = match known {
+        0 => "the run time (user and system are not known here)",
+        known if known < tasks.len() => "the run time, and user and system where they are known,",
+        _ => "user, system and total",
     };
     format!(
         "For a reliable number here, take {what} from observer's measured columns: none of this is in them."
@@ -151,6 +155,7 @@ impl<'a> Paragraph<'a> {
             );
         }
         if let (Some(delta_ns), Some(user_ns)) = (task.delta_user_ns, task.user_ns)
+            && !self.causes.user_is_bound
             && matters(&self.report.header, delta_ns.unsigned_abs(), task.oncpu_ns)
         {
             let _ = write!(
@@ -218,6 +223,10 @@ impl<'a> Paragraph<'a> {
 
     /// What the split into user and system adds.
     fn split(&self, text: &mut String) {
+        if self.causes.user_is_bound {
+            let _ = write!(text, " {}", verdict::borders(self.task).unwrap_or_default());
+            return;
+        }
         let (Some(user), Some(word)) = (self.causes.user, self.causes.split_is()) else { return };
         let size_ns = u64::try_from(user.split_part_ns.unsigned_abs()).unwrap_or(u64::MAX);
         if !matters(&self.report.header, size_ns, self.task.oncpu_ns) {
@@ -235,6 +244,12 @@ impl<'a> Paragraph<'a> {
             SplitIs::WithinScatter => format!(
                 "So many samples scatter by ± {}: that is chance.",
                 ms(self.causes.scatter_ns)
+            ),
+            // Not the kernel's ticks alone: what was subtracted is more than what is left.
+            SplitIs::BeyondBoth if self.task.crossing_ns > self.task.user_ns => format!(
+                "The measured side rests on {} borders that no hook sees, {} by calibration.",
+                self.task.crossings.unwrap_or(0),
+                ms(self.task.crossing_ns.unwrap_or(0)),
             ),
             SplitIs::BeyondBoth if self.causes.ticks == Some(0) => {
                 format!("That is more than its resolution (± {quantum}).")

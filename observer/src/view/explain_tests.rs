@@ -204,6 +204,56 @@ fn a07_a_split_is_called_what_it_is() {
 }
 
 #[test]
+fn a_split_that_nobody_knows_is_not_recommended() {
+    let mut report = traced("6.18.44", "none", "tick");
+    let task = &mut report.tasks[0];
+    (task.user_ns, task.delta_user_ns) = (Some(0), Some(21_000_000));
+    (task.delta_user_total_ns, task.delta_user_split_ns) = (Some(0), Some(21_000_000));
+    (task.crossings, task.crossing_ns, task.crossing_cut_ns) =
+        (Some(90_000), Some(20_000_000), Some(7_000_000));
+    let said = paragraphs(&report);
+    assert!(
+        said[0].contains("How ls (124) divides into user and system is not known better"),
+        "{said:?}"
+    );
+    assert!(!said[0].contains("than was measured") && !said[0].contains("nohz_full"), "{said:?}");
+    assert!(
+        said[1].contains("take the run time (user and system are not known here) from"),
+        "{said:?}"
+    );
+    report.tasks.push(TaskFigures {
+        tid: 7,
+        delta_runtime_ns: 9_000_000,
+        ..samples::task("a", 90_000_000)
+    });
+    let said = paragraphs(&report);
+    assert!(
+        said[2].contains("take the run time, and user and system where they are known, from"),
+        "{said:?}"
+    );
+}
+
+#[test]
+fn what_calibration_took_is_said_where_it_is_more_than_what_is_left() {
+    let task = TaskFigures {
+        user_ns: Some(5_000_000),
+        crossings: Some(90_000),
+        crossing_ns: Some(40_000_000),
+        raw_utime_ns: 40_000_000,
+        delta_user_ns: Some(30_000_000),
+        delta_user_total_ns: Some(0),
+        delta_user_split_ns: Some(30_000_000),
+        ..samples::task("cc", 100_000_000)
+    };
+    let said = only(&report(vec![task]));
+    assert!(
+        said.contains("rests on 90000 borders that no hook sees, 40.000 ms by calibration"),
+        "{said}"
+    );
+    assert!(!said.contains("more than chance"), "{said}");
+}
+
+#[test]
 fn nohz_full_is_advised_as_the_kernel_can() {
     let tick = split(25, 40_000_000, "tick");
     assert!(tick.contains("in a kernel with CONFIG_VIRT_CPU_ACCOUNTING_GEN"), "{tick}");

@@ -62,7 +62,7 @@ pub fn block(pairs: &[PairFigures], most: usize, width: usize) -> String {
     let traced = of_kind(PairKind::Ptrace);
     kind(&mut text, "TRACER -> TRACEE", &PTRACE, &traced, most, width);
     let wake = of_kind(PairKind::Wake);
-    kind(&mut text, "WAKER -> WAKEE", &WAKE, &wake, most, width);
+    kind(&mut text, "FROM -> TO (wakeup, switch)", &WAKE, &wake, most, width);
     text
 }
 
@@ -175,7 +175,7 @@ mod tests {
 TRACER -> TRACEE                  stops stopped ms hand-offs other p50 µs p99 µs
 strace 123 -> ls 124                950     19.000       950     0      -      -
 
-WAKER -> WAKEE                        count preem.  skips moved ms p50 µs p99 µs
+FROM -> TO (wakeup, switch)           count preem.  skips moved ms p50 µs p99 µs
 ls 124 -> strace 123                    950    940    940   19.000    0.1    0.9
 idle -> ls 124                           13      3      3    0.150    0.1    0.9
 1 more pair, 0.000 ms moved

@@ -8,6 +8,9 @@ use super::{
 };
 use crate::model::{PairFigures, PairKind, Party, Report, TaskFigures, report::escape};
 
+/// A tracee of which less than this part of the largest was taken is left out.
+const LEAST: i128 = 100;
+
 /// One tracer and the tracees that stopped for it.
 pub struct Trace<'a> {
     pub tracer: &'a Party,
@@ -21,6 +24,7 @@ pub struct Trace<'a> {
     way: Way,
 }
 
+/// What went one way between two tasks.
 #[derive(Clone, Copy, Default)]
 struct Way {
     switches: u64,
@@ -31,10 +35,19 @@ struct Way {
 
 impl Way {
     fn add(&mut self, pair: &PairFigures) {
-        self.switches = self.switches.saturating_add(pair.switches);
-        self.skips = self.skips.saturating_add(pair.skips.unwrap_or(0));
-        self.skip_ns = self.skip_ns.saturating_add(pair.skip_ns.unwrap_or(0));
-        self.path_ns = self.path_ns.saturating_add(pair.path_ns.unwrap_or(0));
+        self.join(&Self {
+            switches: pair.switches,
+            skips: pair.skips.unwrap_or(0),
+            skip_ns: pair.skip_ns.unwrap_or(0),
+            path_ns: pair.path_ns.unwrap_or(0),
+        });
+    }
+
+    fn join(&mut self, other: &Self) {
+        self.switches = self.switches.saturating_add(other.switches);
+        self.skips = self.skips.saturating_add(other.skips);
+        self.skip_ns = self.skip_ns.saturating_add(other.skip_ns);
+        self.path_ns = self.path_ns.saturating_add(other.path_ns);
     }
 
     fn moved_ns(&self) -> i128 {
@@ -58,31 +71,37 @@ pub fn traces(report: &Report) -> Vec<Trace<'_>> {
 
 fn trace<'a>(report: &'a Report, stops: &[&'a PairFigures]) -> Option<Trace<'a>> {
     let tracer = &stops.first()?.from;
-    let (mut to_tracer, mut to_tracee) = (Way::default(), Way::default());
-    let mut tracees: Vec<(&Party, i128)> = Vec::new();
+    let mut sides: Vec<(&Party, Way, Way)> = Vec::new();
     let mut is_measured = false;
     for pair in stops {
         let (mut there, mut back) = (Way::default(), Way::default());
         for switches in report.pairs.iter().filter(|pair| pair.kind == PairKind::Wake) {
             if is_same(&switches.from, &pair.to) && is_same(&switches.to, tracer) {
                 there.add(switches);
-                to_tracer.add(switches);
             } else if is_same(&switches.from, tracer) && is_same(&switches.to, &pair.to) {
                 back.add(switches);
-                to_tracee.add(switches);
             } else {
                 continue;
             }
             is_measured |= switches.skip_ns.is_some();
         }
-        tracees.push((&pair.to, there.moved_ns() - back.moved_ns()));
+        sides.push((&pair.to, there, back));
     }
-    tracees.sort_by_key(|(_, taken_ns)| std::cmp::Reverse(taken_ns.unsigned_abs()));
-    let taken_ns: i128 = tracees.iter().map(|(_, taken_ns)| taken_ns).sum();
+    let taken_ns = |(_, there, back): &(&Party, Way, Way)| there.moved_ns() - back.moved_ns();
+    sides.sort_by_key(|side| std::cmp::Reverse(taken_ns(side).unsigned_abs()));
+    // strace has children of its own that stop a few times before the command: not worth a plural.
+    let largest_ns = sides.first().map_or(0, |side| taken_ns(side).abs());
+    let mut is_first = true;
+    sides.retain(|side| std::mem::take(&mut is_first) || taken_ns(side).abs() * LEAST > largest_ns);
+    let tracees: Vec<(&Party, i128)> = sides.iter().map(|side| (side.0, taken_ns(side))).collect();
+    let sum_ns: i128 = tracees.iter().map(|(_, taken_ns)| taken_ns).sum();
+    let mut way = Way::default();
+    for (_, there, back) in &sides {
+        way.join(if sum_ns < 0 { back } else { there });
+    }
     let known = tracees.iter().filter_map(|(tracee, _)| task_of(report, tracee));
     let oncpu_ns = known.fold(0, |sum: u64, task| sum.saturating_add(task.oncpu_ns));
-    let way = if taken_ns < 0 { to_tracee } else { to_tracer };
-    is_measured.then_some(Trace { tracer, tracees, taken_ns, oncpu_ns, way })
+    is_measured.then_some(Trace { tracer, tracees, taken_ns: sum_ns, oncpu_ns, way })
 }
 
 /// True when both are one task: by account within a session, by thread id in a file.
@@ -235,6 +254,17 @@ mod tests {
             "Tracer strace (123) took 20.000 ms (20.0 %) of its 2 tracees (ls (124) and others): 945 of 985 switches \
              from the tracees to the tracer skipped the clock update."
         );
+    }
+
+    #[test]
+    fn a_tracee_of_which_next_to_nothing_was_taken_is_left_out() {
+        let mut report = traced();
+        let (strace, probe) = (party("strace", 123), party("strace", 125));
+        report.pairs.push(samples::traced(strace.clone(), probe.clone(), 6));
+        report.pairs.push(wake(probe, strace, 6, 9_000));
+        assert!(first(&report).starts_with(
+            "Tracer strace (123) took 19.000 ms (25.0 %) of tracee ls (124): 940 of 960 switches"
+        ));
     }
 
     #[test]

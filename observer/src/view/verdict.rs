@@ -10,7 +10,7 @@ use super::{
 };
 use crate::model::{
     Causes, Header, Report, TaskFigures,
-    causes::{Source, SplitIs},
+    causes::{Source, SplitIs, is_bound},
     report::escape,
 };
 
@@ -340,6 +340,9 @@ fn split(report: &Report, task: &TaskFigures) -> Option<Finding> {
     if !matters(&report.header, size_ns, task.oncpu_ns) {
         return None;
     }
+    if is_bound(task) {
+        return Some(Finding { class: Class::Difference, size_ns, text: borders(task)? });
+    }
     let (more, less) = if delta_ns > 0 { ("user", "system") } else { ("system", "user") };
     let moved = format!("{} of {less} time as {more}", share(size_ns, task.oncpu_ns));
     let who = name(task);
@@ -384,6 +387,19 @@ fn split(report: &Report, task: &TaskFigures) -> Option<Finding> {
     };
     let text = format!("The user/system split of {who} reports {moved}: {why}.");
     Some(Finding { class: Class::Difference, size_ns, text })
+}
+
+/// Why nobody knows the user time.
+pub(super) fn borders(task: &TaskFigures) -> Option<String> {
+    let cut_ns = task.crossing_cut_ns?;
+    Some(format!(
+        "How {} divides into user and system is not known better than the kernel says: by calibration the {} borders \
+         that no hook sees took {}, which is {} more than there was.",
+        name(task),
+        task.crossings?,
+        ms(task.crossing_ns?.saturating_add(cut_ns)),
+        ms(cut_ns),
+    ))
 }
 
 /// Interrupts that the task pays for. They are part of both sides, so that no difference shows them.

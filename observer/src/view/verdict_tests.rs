@@ -232,6 +232,24 @@ fn a_split_by_ticks() {
 }
 
 #[test]
+fn a_split_that_nobody_knows_is_not_put_down_to_the_ticks() {
+    let task = TaskFigures {
+        user_ns: Some(0),
+        crossings: Some(46_000),
+        crossing_ns: Some(20_000_000),
+        crossing_cut_ns: Some(7_000_000),
+        ..split_task()
+    };
+    assert_eq!(
+        said(vec![task]),
+        [
+            "How cc (100) divides into user and system is not known better than the kernel says: by calibration the \
+             46000 borders that no hook sees took 27.000 ms, which is 7.000 ms more than there was."
+        ]
+    );
+}
+
+#[test]
 fn a_split_within_one_tick_is_not_called_wrong() {
     let task = TaskFigures {
         delta_user_ns: Some(3_900_000),
