@@ -13,11 +13,13 @@ use crate::model::{
 #[serde(default)]
 pub struct PairRecord {
     kind: PairKind,
+    from_account: Option<u64>,
     from_tid: Option<u32>,
     from_tgid: Option<u32>,
     from_comm: String,
     /// `task`, or what woke where no task did.
     from_context: String,
+    to_account: Option<u64>,
     to_tid: Option<u32>,
     to_tgid: Option<u32>,
     to_comm: String,
@@ -72,10 +74,12 @@ impl From<&PairFigures> for PairRecord {
         let ns = |skip: Skip| pair.skip_ns.map(|_| skip.ns);
         Self {
             kind: pair.kind,
+            from_account: pair.from.account,
             from_tid: pair.from.tid,
             from_tgid: pair.from.tgid,
             from_comm: escape(&pair.from.comm),
             from_context: context(&pair.from),
+            to_account: pair.to.account,
             to_tid: pair.to.tid,
             to_tgid: pair.to.tgid,
             to_comm: escape(&pair.to.comm),
@@ -117,15 +121,15 @@ impl From<&PairFigures> for PairRecord {
 impl From<PairRecord> for PairFigures {
     fn from(record: PairRecord) -> Self {
         let party =
-            |tid, tgid, comm: &str| Party { account: None, tid, tgid, comm: unescape(comm) };
+            |account, tid, tgid, comm: &str| Party { account, tid, tgid, comm: unescape(comm) };
         let skip = |count: Option<u64>, ns: Option<u64>| Skip {
             count: count.unwrap_or(0),
             ns: ns.unwrap_or(0),
         };
         Self {
             kind: record.kind,
-            from: party(record.from_tid, record.from_tgid, &record.from_comm),
-            to: party(record.to_tid, record.to_tgid, &record.to_comm),
+            from: party(record.from_account, record.from_tid, record.from_tgid, &record.from_comm),
+            to: party(record.to_account, record.to_tid, record.to_tgid, &record.to_comm),
             count: record.count,
             by_task: record.by_task,
             by_softirq: record.by_softirq,

@@ -14,7 +14,8 @@ use serde_json::Value;
 use super::report::{TaskFigures, escape, unescape};
 
 /// The fields of a task that say who it is, and have no sum.
-pub const IDENTITY: [&str; 9] = [
+pub const IDENTITY: [&str; 10] = [
+    "account",
     "tid",
     "tgid",
     "parent_tgid",

@@ -81,9 +81,6 @@ pub type Word = &'static str;
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct TaskFigures {
-    /// The account, unique in a session: tids are used again, and change at an exec.
-    #[serde(skip)]
-    pub account: u64,
     /// Thread id, in the initial pid namespace.
     pub tid: u32,
     /// Process id.
@@ -191,6 +188,8 @@ pub struct TaskFigures {
     pub tracer_tid: Option<u32>,
     /// Its tid before an exec from a thread that was not the leader.
     pub former_tid: Option<u32>,
+    /// The account, unique in a session: tids are used again, and change at an exec.
+    pub account: u64,
     /// Cycles in user mode. Not measured yet.
     pub cycles_user: Option<u64>,
     /// Cycles in the kernel. Not measured yet.

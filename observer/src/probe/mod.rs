@@ -94,7 +94,8 @@ pub struct Probe {
     free: Stack<MapData, u32>,
     ended: RingBuf<MapData>,
     targets: HashMap<MapData, u32, u32>,
-    online: Vec<u32>,
+    /// Every CPU that can ever be there: one that is offline answers so.
+    possible: Vec<u32>,
     /// No slot above this one was ever used.
     highest_slot: usize,
 }
@@ -117,7 +118,7 @@ impl Probe {
         let free = Stack::try_from(take(&mut ebpf, names::FREE)?)?;
         let ended = RingBuf::try_from(take(&mut ebpf, names::ENDED)?)?;
         let targets = HashMap::try_from(take(&mut ebpf, names::TARGETS)?)?;
-        let online = limits.online_cpus.iter().collect();
+        let possible = limits.possible_cpus.iter().collect();
         Ok(Self {
             ebpf,
             status,
@@ -130,7 +131,7 @@ impl Probe {
             free,
             ended,
             targets,
-            online,
+            possible,
             highest_slot: 0,
         })
     }
@@ -180,7 +181,7 @@ impl Probe {
     /// A CPU that this thread may not run on learns it at its first tick or switch.
     pub fn learn_offsets(&self) -> Result<()> {
         let home = sched_getaffinity(None)?;
-        for cpu in &self.online {
+        for cpu in &self.possible {
             let mut there = CpuSet::new();
             there.set(*cpu as usize);
             if sched_setaffinity(None, &there).is_ok() {
@@ -205,11 +206,8 @@ impl Probe {
     }
 
     /// Closes the open interval of each CPU, on that CPU.
-    pub fn read_cpus(&mut self) -> Result<()> {
-        for index in 0..self.online.len() {
-            self.read_cpu(self.online[index])?;
-        }
-        Ok(())
+    pub fn read_cpus(&self) -> Result<()> {
+        self.possible.iter().try_for_each(|cpu| self.read_cpu(*cpu))
     }
 
     /// Closes the open interval of one CPU. One that went offline has none.

@@ -291,6 +291,11 @@ const TRACE: &[Field] = &[
         MaybeNatural(ID),
         "Its thread id before an exec from a thread that was not the leader; null if there was none.",
     ),
+    field(
+        "account",
+        Natural(ID),
+        "Unique in a session: thread ids are used again, and change at an exec.",
+    ),
 ];
 
 const CYCLES: &[Field] = &[

@@ -12,6 +12,11 @@ pub const PAIR: &[Field] = &[
             its tracee.",
     ),
     field(
+        "from_account",
+        MaybeNatural(ID),
+        "The account of the waker, previous task or tracer, where it is observed.",
+    ),
+    field(
         "from_tid",
         MaybeNatural(ID),
         "Thread id of the waker, previous task or tracer; null if it is no task.",
@@ -27,6 +32,7 @@ pub const PAIR: &[Field] = &[
         Word(&["task", "idle", "hardirq", "softirq", "other"]),
         "What kind of context it is.",
     ),
+    field("to_account", MaybeNatural(ID), "The account of the other side, likewise."),
     field("to_tid", MaybeNatural(ID), "Thread id of the wakee, next task or tracee."),
     field("to_tgid", MaybeNatural(ID), "Its process id; null where it is not known."),
     field("to_comm", Text, "Its name, likewise."),
