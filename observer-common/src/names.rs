@@ -128,6 +128,10 @@ hooks! {
     STOP_LEAVE = 36, "stop_leave";
     /// A page fault was handled.
     FAULT_DONE = 37, "fault_done";
+    /// A ptrace stop begins: where only the symbol is there.
+    STOP_PROBE = 38, "stop_probe";
+    /// It ends, likewise.
+    STOP_RETPROBE = 39, "stop_retprobe";
 }
 
 #[cfg(test)]
@@ -146,6 +150,6 @@ mod tests {
     fn indices_follow_the_table() {
         assert_eq!(PROGRAMS[hook::SWITCH], "sched_switch");
         assert_eq!(PROGRAMS[hook::READ], "read_cpu");
-        assert_eq!(HOOKS, hook::FAULT_DONE + 1);
+        assert_eq!(HOOKS, hook::STOP_RETPROBE + 1);
     }
 }

@@ -12,6 +12,10 @@ pub enum Via {
     Entry(&'static [&'static str]),
     /// Its return (`fexit`).
     Return(&'static [&'static str]),
+    /// The entry of a kernel symbol (kprobe): the first of these that works.
+    Probe(&'static [&'static str]),
+    /// Its return (kretprobe).
+    ReturnProbe(&'static [&'static str]),
     /// A software event of perf, on each CPU, each occurrence.
     Software(SoftwareEvent),
     /// A task iterator, run by the reader.
@@ -28,6 +32,8 @@ impl Via {
             Self::Tracepoint(_) => "tp_btf",
             Self::Entry(_) => "fentry",
             Self::Return(_) => "fexit",
+            Self::Probe(_) => "kprobe",
+            Self::ReturnProbe(_) => "kretprobe",
             Self::Software(_) => "perf",
             Self::TaskIterator => "iter",
             Self::Reader => "run",
@@ -52,6 +58,8 @@ pub struct Hook {
     pub on_request: bool,
     /// Of no use, or harmful, without this other one.
     pub needs: Option<usize>,
+    /// Of no use with this other one.
+    pub instead_of: Option<usize>,
     /// What is lost without it.
     pub lost: &'static str,
 }
@@ -65,7 +73,17 @@ impl Hook {
 }
 
 const fn hook_of(name: &'static str, index: usize, via: Via, lost: &'static str) -> Hook {
-    Hook { name, index, via, required: false, refines: false, on_request: false, needs: None, lost }
+    Hook {
+        name,
+        index,
+        via,
+        required: false,
+        refines: false,
+        on_request: false,
+        needs: None,
+        instead_of: None,
+        lost,
+    }
 }
 
 const fn tracepoint(name: &'static str, index: usize, required: bool, lost: &'static str) -> Hook {
@@ -189,6 +207,26 @@ pub const HOOKS: [Hook; names::HOOKS] = [
             "ptrace_stop",
             hook::STOP_ENTER,
             Via::Entry(STOP),
+            "the way into a ptrace stop is calibrated, not measured",
+        )
+    },
+    Hook {
+        refines: true,
+        instead_of: Some(hook::STOP_ENTER),
+        ..hook_of(
+            "ptrace_stop return probe",
+            hook::STOP_RETPROBE,
+            Via::ReturnProbe(STOP),
+            "the way out of a ptrace stop is calibrated, not measured",
+        )
+    },
+    Hook {
+        refines: true,
+        needs: Some(hook::STOP_RETPROBE),
+        ..hook_of(
+            "ptrace_stop probe",
+            hook::STOP_PROBE,
+            Via::Probe(STOP),
             "the way into a ptrace stop is calibrated, not measured",
         )
     },

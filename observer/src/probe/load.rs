@@ -125,13 +125,19 @@ fn start(
     if let Some(why) = request.selection.excludes(hook) {
         return (State::Absent(why.to_owned()), None);
     }
-    let is_active = |index| before.iter().any(|s| s.hook.index == index && s.is_active());
+    let is_active = |index: usize| before.iter().any(|s| s.hook.index == index && s.is_active());
     if hook.needs.is_some_and(|index| !is_active(index)) {
         return (State::Absent("of no use without its counterpart".to_owned()), None);
+    }
+    if hook.instead_of.is_some_and(is_active) {
+        return (State::Absent("not needed: the function itself can be entered".to_owned()), None);
     }
     match hook.via {
         Via::Entry(functions) | Via::Return(functions) => {
             meet_function(ebpf, hook, functions, request, types)
+        }
+        Via::Probe(symbols) | Via::ReturnProbe(symbols) => {
+            meet_symbol(ebpf, hook, symbols, request.limits)
         }
         _ => (meet(ebpf, hook, request, types), None),
     }
@@ -194,6 +200,35 @@ fn meet_function(
         match result {
             Ok(()) => return (State::Active(verified_instructions(ebpf, hook)), Some(function)),
             Err(error) => state = refusal(&error, request.limits),
+        }
+    }
+    (state, None)
+}
+
+/// Where the kernel says that it has kprobes (`CONFIG_KPROBE_EVENTS` and perf's PMU for them, 4.17).
+const KPROBES: &str = "/sys/bus/event_source/devices/kprobe/type";
+
+/// The first of some symbols that can be probed.
+fn meet_symbol(
+    ebpf: &mut Ebpf,
+    hook: &Hook,
+    symbols: &'static [&'static str],
+    limits: &Limits,
+) -> (State, Option<&'static str>) {
+    if !std::path::Path::new(KPROBES).exists() {
+        return (State::Absent("this kernel has no kprobes".to_owned()), None);
+    }
+    let Some(Program::KProbe(program)) = ebpf.program_mut(hook.program()) else {
+        return (State::Absent("the object has no such program".to_owned()), None);
+    };
+    if let Err(error) = program.load() {
+        return (refusal(&error, limits), None);
+    }
+    let mut state = State::Absent(format!("this kernel has no symbol {}", symbols.join(", ")));
+    for symbol in symbols {
+        match program.attach(symbol, 0) {
+            Ok(_) => return (State::Active(verified_instructions(ebpf, hook)), Some(symbol)),
+            Err(error) => state = refusal(&error, limits),
         }
     }
     (state, None)
