@@ -1,4 +1,4 @@
-//! `observer --pid PID`: plain lines for each interval, and a summary at the end.
+//! `observer --pid PID`: the full screen or plain lines for each interval, and a summary at the end.
 
 use std::process::ExitCode;
 
@@ -7,6 +7,7 @@ use anyhow::Result;
 use super::{
     LiveArgs,
     output::{self, Output},
+    screen,
     ticker::{Event, Ticker},
 };
 use crate::{
@@ -28,7 +29,14 @@ pub fn main(args: &LiveArgs) -> Result<ExitCode> {
     }
     output.header(session.header())?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let result = runtime.block_on(watch(args, &mut session, &mut output));
+    // A rule may want tasks that do not exist yet; ids cannot come back.
+    let may_be_empty =
+        args.filter.all || args.filter.comm.is_some() || args.filter.cgroup.is_some();
+    let result = if screen::is_wanted(args) {
+        runtime.block_on(screen::watch(args, &mut session, may_be_empty))
+    } else {
+        runtime.block_on(watch(args, &mut session, &mut output, may_be_empty))
+    };
     session.finish()?;
     let mut report = session.report();
     report.sentences = verdict::sentences(&report);
@@ -47,14 +55,16 @@ pub fn main(args: &LiveArgs) -> Result<ExitCode> {
 }
 
 /// Until the count is reached, the target is gone, or a signal comes.
-async fn watch(args: &LiveArgs, session: &mut Session, output: &mut Output) -> Result<()> {
+async fn watch(
+    args: &LiveArgs,
+    session: &mut Session,
+    output: &mut Output,
+    may_be_empty: bool,
+) -> Result<()> {
     let mut ticker = Ticker::new(session, args.interval, &[])?;
     let mut before: Vec<TaskFigures> = session.figures();
     let mut before_ns = now_ns();
     let mut number = 0;
-    // A rule may want tasks that do not exist yet; ids cannot come back.
-    let may_be_empty =
-        args.filter.all || args.filter.comm.is_some() || args.filter.cgroup.is_some();
     loop {
         match ticker.next().await {
             Event::Pump | Event::Child => session.pump()?,

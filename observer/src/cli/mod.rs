@@ -5,6 +5,7 @@ pub mod explain;
 pub mod live;
 pub mod output;
 pub mod run;
+mod screen;
 mod ticker;
 
 use std::{ffi::OsString, path::PathBuf, process::ExitCode, time::Duration};
@@ -172,6 +173,9 @@ pub struct LiveArgs {
     /// Stop after COUNT readings
     #[arg(short = 'n', long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
+    /// Print lines also on a terminal
+    #[arg(long)]
+    plain: bool,
     #[command(flatten)]
     output: OutputArgs,
 }

@@ -61,11 +61,6 @@ impl Ticker {
             .map(|kind| Ok((kind.as_raw_value(), signal(kind)?)))
             .collect::<Result<Vec<_>>>()
             .context("cannot take signals")?;
-        let every = |period| {
-            let mut ticks = interval_at(Instant::now() + period, period);
-            ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
-            ticks
-        };
         // SAFETY: the ring's descriptor belongs to the session, which outlives the ticker, and never changes.
         let ring = unsafe { register(ring) }.context("cannot wait for the ring")?;
         Ok(Self {
@@ -78,7 +73,12 @@ impl Ticker {
         })
     }
 
-    /// Waits for the next event.
+    /// From now on a reading comes this often.
+    pub fn set_interval(&mut self, interval: Duration) {
+        self.reading = every(interval);
+    }
+
+    /// Waits for the next event. Nothing is lost if the wait is given up.
     pub async fn next(&mut self) -> Event {
         let Self { signals, child, ring, log, pump, reading } = self;
         let any_signal = std::future::poll_fn(|context| {
@@ -108,6 +108,12 @@ impl Ticker {
             }
         }
     }
+}
+
+fn every(period: Duration) -> tokio::time::Interval {
+    let mut ticks = interval_at(Instant::now() + period, period);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+    ticks
 }
 
 /// # Safety

@@ -4,6 +4,7 @@ mod causes;
 pub mod explain;
 mod groups;
 mod interval;
+pub mod live;
 mod pairs;
 mod rows;
 #[cfg(test)]
