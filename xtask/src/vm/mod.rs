@@ -2,6 +2,7 @@
 
 mod cases;
 mod cpio;
+mod cross;
 mod fetch;
 mod guest;
 pub mod kernels;
@@ -26,6 +27,7 @@ use xtask::plan::{self, Plan};
 
 use self::{
     cases::Case,
+    cross::Cross,
     fetch::Image,
     kernels::{Arch, Kernel},
     matrix::{SETUPS, Setup, Suite},
@@ -224,7 +226,8 @@ fn build(project: &Project, arch: &Arch, observer: bool, live: bool) -> Result<g
         setup::ensure(project, Wanted::BuildQuietly)?;
     }
     let started = Instant::now();
-    let programs = guest::build(project, arch, observer, live)?;
+    let cross = Cross::find(&cache(project), arch)?;
+    let programs = guest::build(project, arch, &cross, observer, live)?;
     println!("vm: the guest's programs built in {:.1} s", started.elapsed().as_secs_f64());
     Ok(programs)
 }
@@ -289,7 +292,7 @@ fn try_kernel(
 }
 
 fn machine(arguments: &Arguments, ready: &Ready, cases: &[Case]) -> Machine {
-    let icount = arguments.icount || ready.setup.icount && !arguments.no_icount;
+    let icount = !arguments.no_icount;
     let longest = cases.iter().map(|case| case.timeout_s).max().unwrap_or_default();
     // Under icount, guest time passes several times slower than ours.
     let by_default = (longest + 60) * if icount { 6 } else { 1 };
