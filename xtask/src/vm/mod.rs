@@ -167,6 +167,7 @@ pub fn run(project: &Project, arguments: &Arguments) -> Result<Counts> {
         findings.extend(finding);
     }
     if arguments.record {
+        findings.extend(support::live(project)?);
         support::record(project, &findings)?;
     }
     Ok(counts)
