@@ -147,12 +147,13 @@ pub fn run(project: &Project, arguments: &Arguments) -> Result<Counts> {
     }
     // Each architecture has programs of its own.
     let mut built: Vec<(&Arch, guest::Programs)> = Vec::new();
-    for arch in ready.iter().map(|ready| ready.kernel.arch) {
+    for first in &ready {
+        let arch = first.kernel.arch;
         if built.iter().all(|(known, _)| *known != arch) {
             let of_arch = ready.iter().filter(|ready| ready.kernel.arch == arch);
             let live = arguments.live && own.is_none();
             let observer = of_arch.flat_map(|ready| &ready.cases).any(|case| case.needs_observer);
-            built.push((arch, build(project, arch, observer, live)?));
+            built.push((arch, build(project, first, observer, live)?));
         }
     }
     let results = side_by_side(&ready, |ready| {
@@ -198,6 +199,7 @@ struct Ready {
     setup: &'static Setup,
     kernel: &'static Kernel,
     cases: Vec<Case>,
+    cross: Cross,
     image: Image,
     busybox: PathBuf,
 }
@@ -218,17 +220,18 @@ fn available(project: &Project, setup: &'static Setup, cases: Vec<Case>) -> Resu
         let took = started.elapsed().as_secs_f64();
         println!("vm {}: fetched {} in {took:.1} s", kernel.name, image.package);
     }
-    Ok(Ready { setup, kernel, cases, image, busybox })
+    let cross = Cross::find(&cache(project), kernel.arch)
+        .with_context(|| format!("this machine cannot build for {}", kernel.arch.debian))?;
+    Ok(Ready { setup, kernel, cases, cross, image, busybox })
 }
 
-fn build(project: &Project, arch: &Arch, observer: bool, live: bool) -> Result<guest::Programs> {
+fn build(project: &Project, ready: &Ready, observer: bool, live: bool) -> Result<guest::Programs> {
     let observer = observer || live;
     if observer {
         setup::ensure(project, Wanted::BuildQuietly)?;
     }
     let started = Instant::now();
-    let cross = Cross::find(&cache(project), arch)?;
-    let programs = guest::build(project, arch, &cross, observer, live)?;
+    let programs = guest::build(project, ready.kernel.arch, &ready.cross, observer, live)?;
     println!("vm: the guest's programs built in {:.1} s", started.elapsed().as_secs_f64());
     Ok(programs)
 }
