@@ -81,18 +81,22 @@ pub fn enter(cpu: &mut Cpu, task: &mut Task, now_ns: u64, place: Place) {
     }
     cpu.base_mode = mode::SYSTEM as u32;
     task.set(flag::STOP_TIMED | flag::STOP_SEEN | flag::STOP_INSIDE);
+    if place == Place::Entry {
+        task.set(flag::STOP_AT_ENTRY);
+    }
     task.end();
 }
 
-/// It ends: what follows is the body of a syscall (`Place::Entry`), or the way back to user mode.
+/// It ends: what follows is the body of a syscall, or the way back to user mode.
 #[inline(always)]
-pub fn leave(cpu: &mut Cpu, task: &mut Task, now_ns: u64, place: Place) {
+pub fn leave(cpu: &mut Cpu, task: &mut Task, now_ns: u64) {
     if !task.has(flag::STOP_TIMED) {
         return;
     }
     task.begin();
-    task.clear(flag::STOP_TIMED | flag::STOP_SEEN | flag::STOP_INSIDE);
-    if place != Place::Entry {
+    let at_entry = task.has(flag::STOP_AT_ENTRY);
+    task.clear(flag::STOP_TIMED | flag::STOP_SEEN | flag::STOP_INSIDE | flag::STOP_AT_ENTRY);
+    if !at_entry {
         cpu.charge(now_ns, Some(task));
         cpu.base_mode = mode::USER as u32;
         task.cross(crossing::SYSCALL);

@@ -68,6 +68,8 @@ pub mod flag {
     pub const BORN: u32 = 1 << 7;
     /// The begin of this stop was seen by a hook of its own, and its end will be.
     pub const STOP_TIMED: u32 = 1 << 9;
+    /// That stop is at the entry of a syscall: what follows is the syscall's body.
+    pub const STOP_AT_ENTRY: u32 = 1 << 10;
     /// An evidence of this stop was booked already (its waker call); the switch-out must not count it again.
     pub const STOP_SEEN: u32 = 1 << 8;
 }

@@ -263,16 +263,15 @@ pub fn run_queue_cpu(rq: Ptr) -> u32 {
 /// Where the task came into the kernel, from the user registers saved at the top of its stack.
 ///
 /// x86: `orig_ax` is the syscall's number, or -1 for an interrupt or exception (arch/x86/entry/entry_64.S), and
-/// `ax` holds the preset -ENOSYS until the body sets a result. arm64: `syscallno` is -1 outside a syscall.
+/// `ax` holds the preset -ENOSYS until the body sets a result. arm64: `syscallno` is -1 outside a syscall, and an entry
+/// is only known as such in its ptrace stop.
 #[inline(always)]
 pub fn place(task: Ptr) -> Place {
     if offset!(regs_syscall) == ABSENT {
         return Place::Unknown;
     }
     let Some((number, result)) = saved(task) else { return Place::Unknown };
-    // EVENTMSG_SYSCALL_EXIT: a syscall that really answered ENOSYS is at its exit stop.
-    let at_exit = load_or::<u64>(task, offset!(task_ptrace_message), 0) == PTRACE_EVENTMSG_EXIT;
-    place_of(number, result, at_exit)
+    place_of(number, result, load_or(task, offset!(task_ptrace_message), 0))
 }
 
 /// The number of the syscall by which the task came into the kernel; negative for another way.
@@ -300,18 +299,24 @@ fn saved(task: Ptr) -> Option<(i64, i64)> {
 }
 
 /// The rule for both ways of reading the registers.
+///
+/// In a syscall stop the ptrace message says which of the two it is (`ptrace_report_syscall`, include/linux/ptrace.h,
+/// 5.3), also on arm64, which presets no result, and also for a syscall that really answered ENOSYS.
 #[inline(always)]
-fn place_of(number: i64, result: i64, at_exit: bool) -> Place {
+fn place_of(number: i64, result: i64, message: u64) -> Place {
     match number {
         ..0 => Place::Exception,
-        _ if result == -ENOSYS && !at_exit => Place::Entry,
+        _ if message == PTRACE_EVENTMSG_ENTRY => Place::Entry,
+        _ if result == -ENOSYS && message != PTRACE_EVENTMSG_EXIT => Place::Entry,
         _ => Place::Syscall,
     }
 }
 
 /// `ENOSYS` (include/uapi/asm-generic/errno.h).
 const ENOSYS: i64 = 38;
-/// `PTRACE_EVENTMSG_SYSCALL_EXIT` (include/uapi/linux/ptrace.h).
+/// `PTRACE_EVENTMSG_SYSCALL_ENTRY` (include/uapi/linux/ptrace.h).
+const PTRACE_EVENTMSG_ENTRY: u64 = 1;
+/// `PTRACE_EVENTMSG_SYSCALL_EXIT`.
 const PTRACE_EVENTMSG_EXIT: u64 = 2;
 
 /// The syscall's number and its result so far; without a result register, 0.
@@ -426,7 +431,6 @@ pub mod by_number {
             return Place::Unknown;
         }
         let (number, result) = saved_registers(stack);
-        let message = probe(task, offset!(task_ptrace_message), 0_u64);
-        place_of(number, result, message == PTRACE_EVENTMSG_EXIT)
+        place_of(number, result, probe(task, offset!(task_ptrace_message), 0))
     }
 }

@@ -313,7 +313,7 @@ impl World {
                 state: prev_state,
                 place: place(event.bits),
                 tracer_tid: (event.bits >> 18) as u32 & 3,
-                kept: false,
+                kept: event.bits >> 21 & 15 == 0,
                 bill: bill(event.bits),
             };
             switch::depart(cpu, account, &at, &from);

@@ -6,6 +6,7 @@ use observer_common::{
     fault, irq,
     lifecycle::{self, Identity},
     pair::Wake,
+    ptrace,
     switch::{self, Arrival, Departure, Moment, Place, Shift, TASK_DEAD, TASK_TRACED},
     syscall,
     task::{Task, flag, mode, state},
@@ -240,6 +241,16 @@ impl Rig {
 
     pub fn sys_enter(&mut self) -> &mut Self {
         self.booked(|cpu, task, now_ns| syscall::enter(cpu, task, now_ns, 0))
+    }
+
+    /// `ptrace_stop` is entered, where a hook sees that.
+    pub fn stop_enter(&mut self, place: Place) -> &mut Self {
+        self.booked(|cpu, task, now_ns| ptrace::enter(cpu, task, now_ns, place))
+    }
+
+    /// It is left.
+    pub fn stop_leave(&mut self) -> &mut Self {
+        self.booked(ptrace::leave)
     }
 
     pub fn exiting(&mut self) -> &mut Self {

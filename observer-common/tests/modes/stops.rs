@@ -245,3 +245,69 @@ fn preempted_on_its_way_into_a_stop_it_has_not_stopped_yet() {
     assert_eq!((task.ptrace_stops, task.stopped_ns), (1, 1_000));
     assert_eq!((task.waits, task.wait_ns), (2, 700));
 }
+
+/// A stop whose begin and end hooks of their own see.
+fn timed_stop(rig: &mut Rig, slot: u32, place: Place) {
+    rig.stop_enter(place).after(7).waking(None, TASK_TRACED, place);
+    rig.after(11).leaves(Out::stop(place)).after(1_000).woken(slot).enqueued(slot).runs(slot);
+    rig.after(9).stop_leave();
+}
+
+#[test]
+fn a_timed_stop_at_an_entry_is_system_from_its_first_instruction() {
+    let (mut rig, a) = Rig::in_user();
+    rig.after(100);
+    timed_stop(&mut rig, a, Place::Entry);
+    rig.after(13).sys_enter().after(50).sys_exit();
+    assert_eq!(rig.modes(a), split(100, 7 + 11 + 9 + 13 + 50));
+    assert_eq!(
+        rig.crossings(a),
+        [2, 0, 0, 0, 0],
+        "in and out by the syscall: no stop to calibrate"
+    );
+    assert_eq!(rig.account(a).ptrace_stops, 1);
+}
+
+#[test]
+fn a_timed_stop_at_an_exit_ends_where_it_is_left() {
+    let (mut rig, a) = Rig::in_user();
+    rig.syscall(100, 50).after(5);
+    timed_stop(&mut rig, a, Place::Syscall);
+    rig.after(200).sys_enter();
+    assert_eq!(rig.modes(a), split(300, 50 + 5 + 7 + 11 + 9));
+    assert_eq!(rig.crossings(a), [3, 0, 0, 0, 0], "the way out is counted once, after the stop");
+}
+
+#[test]
+fn a_timed_stop_in_the_middle_of_a_syscall_changes_nothing() {
+    let (mut rig, a) = Rig::in_user();
+    rig.after(100).sys_enter().after(20);
+    timed_stop(&mut rig, a, Place::Syscall);
+    rig.after(30).sys_exit().after(40).sys_enter();
+    assert_eq!(rig.modes(a), split(140, 20 + 7 + 11 + 9 + 30));
+}
+
+#[test]
+fn rounds_of_timed_stops_are_what_the_program_did() {
+    let (mut rig, a) = Rig::in_user();
+    for _ in 0..100 {
+        rig.after(60);
+        timed_stop(&mut rig, a, Place::Entry);
+        rig.after(13).sys_enter().after(50).sys_exit().after(5);
+        timed_stop(&mut rig, a, Place::Syscall);
+    }
+    let system_ns = 27 + 13 + 50 + 5 + 27;
+    assert_eq!(rig.modes(a), split(6_000, 100 * system_ns));
+    assert_eq!(rig.crossings(a), [200, 0, 0, 0, 0]);
+}
+
+#[test]
+fn a_job_control_stop_is_counted_apart() {
+    let (mut rig, a) = Rig::in_user();
+    rig.after(100).sys_enter().after(10);
+    rig.leaves(Out { preempt: false, state: TASK_STOPPED, place: Place::Syscall });
+    rig.after(700).woken(a).enqueued(a).after(40).runs(a);
+    let task = rig.account(a);
+    assert_eq!((task.job_stops, task.job_stopped_ns), (1, 700));
+    assert_eq!((task.ptrace_stops, task.stopped_ns, task.stop.length_ns), (0, 0, 0));
+}

@@ -48,6 +48,6 @@ fn enter(index: usize) {
 fn leave(index: usize) {
     let Some(cpu) = maps::enter(index) else { return };
     if let Some(task) = maps::owner(cpu) {
-        ptrace::leave(cpu, task, maps::now_ns(), kernel::current_state_and_place().1);
+        ptrace::leave(cpu, task, maps::now_ns());
     }
 }

@@ -5,7 +5,7 @@
 
 use std::{
     env,
-    ffi::{CString, c_int, c_long},
+    ffi::{CString, c_char, c_int, c_long},
     fs::{self, File, OpenOptions},
     io::{self, Write},
     mem,
@@ -157,7 +157,7 @@ fn loopback_up() -> io::Result<()> {
     // SAFETY: an all-zero ifreq is a valid value.
     let mut request: libc::ifreq = unsafe { mem::zeroed() };
     for (to, from) in request.ifr_name.iter_mut().zip(b"lo") {
-        *to = from.cast_signed();
+        *to = c_char::from_ne_bytes([*from]);
     }
     let up = libc::c_short::try_from(libc::IFF_UP | libc::IFF_RUNNING).unwrap_or_default();
     request.ifr_ifru.ifru_flags = up;

@@ -9,7 +9,10 @@ use std::{
 
 use anyhow::{Context, Result, anyhow, bail};
 
-use super::{kernels::Kernel, sources};
+use super::{
+    kernels::{Arch, Kernel},
+    sources,
+};
 use crate::exec;
 
 /// A kernel that is ready to boot.
@@ -42,7 +45,7 @@ pub fn kernel(cache: &Path, kernel: &Kernel) -> Result<Image> {
     if let Some(image) = cached(cache, kernel) {
         return Ok(image);
     }
-    let suite = Suite::open(cache, kernel)?;
+    let suite = Suite::open(cache, kernel.arch, kernel.suite)?;
     suite.update()?;
     let package = suite.kernel_package(kernel.meta_package)?;
     let version = suite.field(&package, "Version")?;
@@ -50,6 +53,37 @@ pub fn kernel(cache: &Path, kernel: &Kernel) -> Result<Image> {
     suite.extract(&package, "*/vmlinuz*", &folder.join("vmlinuz"))?;
     fs::write(folder.join("package"), format!("{package} {version}\n"))?;
     cached(cache, kernel).ok_or_else(|| anyhow!("{} was not written", folder.display()))
+}
+
+/// The files of a package of this version that match a pattern, unpacked as they lie in it, below the cache.
+///
+/// # Errors
+/// As for [`kernel`].
+pub fn tree(
+    cache: &Path,
+    arch: &Arch,
+    suite: &str,
+    package: &str,
+    version: &str,
+    pattern: &str,
+) -> Result<PathBuf> {
+    let folder = cache.join(arch.debian).join(format!("{package}_{version}"));
+    if folder.is_dir() {
+        return Ok(folder);
+    }
+    let suite = Suite::open(cache, arch, suite)?;
+    suite.update()?;
+    let draft = suite.folder.join(format!("draft-{}", std::process::id()));
+    fs::create_dir_all(&draft)?;
+    let unpacked = suite.download(&format!("{package}={version}"), &draft).and_then(|deb| {
+        let tree = draft.join("tree");
+        fs::create_dir(&tree)?;
+        unpack(&deb, pattern, &tree)?;
+        // Last: a folder that is there is whole.
+        fs::rename(&tree, &folder).with_context(|| format!("cannot write {}", folder.display()))
+    });
+    let cleaned = fs::remove_dir_all(&draft);
+    unpacked.and(cleaned.context("cleaning up")).map(|()| folder)
 }
 
 /// A static busybox for the guest: the machine's own, or the one of the kernel's suite.
@@ -62,7 +96,7 @@ pub fn busybox(cache: &Path, kernel: &Kernel) -> Result<PathBuf> {
     if let Some(found) = own.into_iter().find(|file| is_static(file, kernel.arch.elf_machine)) {
         return Ok(found.to_path_buf());
     }
-    let suite = Suite::open(cache, kernel)?;
+    let suite = Suite::open(cache, kernel.arch, kernel.suite)?;
     suite.update()?;
     suite.extract("busybox-static", "*/bin/busybox", &kept)?;
     if !is_static(&kept, kernel.arch.elf_machine) {
@@ -101,24 +135,24 @@ struct Suite {
 }
 
 impl Suite {
-    fn open(cache: &Path, kernel: &Kernel) -> Result<Self> {
+    fn open(cache: &Path, arch: &Arch, suite: &str) -> Result<Self> {
         for tool in ["apt-get", "apt-cache", "dpkg-deb", "tar"] {
             if exec::which(tool).is_none() {
                 bail!("kernels come from Debian's archive, and there is no {tool} here");
             }
         }
-        let mirror = sources::debian_mirror(Path::new("/etc/apt"))?;
-        let folder = cache.join(kernel.arch.debian).join("apt").join(kernel.suite);
+        let mirror = sources::of_suite(Path::new("/etc/apt"), suite)?;
+        let folder = cache.join(arch.debian).join("apt").join(suite);
         for part in ["sources", "lists/partial", "archives/partial"] {
             let part = folder.join(part);
             fs::create_dir_all(&part).with_context(|| part.display().to_string())?;
         }
-        let paragraph = mirror.with_suite(kernel.suite, kernel.arch.debian);
+        let paragraph = mirror.with_suite(suite, arch.debian);
         fs::write(folder.join("sources/debian.sources"), paragraph)?;
         // Nothing is installed in this state.
         fs::write(folder.join("status"), "")?;
         let configuration = folder.join("apt.conf");
-        fs::write(&configuration, configuration_text(&folder, kernel.arch.debian))?;
+        fs::write(&configuration, configuration_text(&folder, arch.debian))?;
         Ok(Self { folder, configuration })
     }
 
@@ -167,9 +201,13 @@ impl Suite {
         result.and(cleaned.context("cleaning up"))
     }
 
+    fn download(&self, package: &str, into: &Path) -> Result<PathBuf> {
+        exec::output(self.tool("apt-get").args(["download", package]).current_dir(into))?;
+        only_file(into).with_context(|| format!("apt-get download {package}"))
+    }
+
     fn extract_in(&self, scratch: &Path, package: &str, pattern: &str, to: &Path) -> Result<()> {
-        exec::output(self.tool("apt-get").args(["download", package]).current_dir(scratch))?;
-        let deb = only_file(scratch).with_context(|| format!("apt-get download {package}"))?;
+        let deb = self.download(package, scratch)?;
         let tree = scratch.join("tree");
         fs::create_dir(&tree)?;
         unpack(&deb, pattern, &tree)?;

@@ -10,7 +10,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use serde_json::Value;
 use xtask::plan::{self, Plan};
 
-use super::{cpio::Archive, kernels::Arch};
+use super::{cpio::Archive, cross::Cross, kernels::Arch};
 use crate::{exec, project::Project};
 
 /// The programs of the guest, built for it.
@@ -26,9 +26,15 @@ pub struct Programs {
 ///
 /// # Errors
 /// When a build fails.
-pub fn build(project: &Project, arch: &Arch, observer: bool, live: bool) -> Result<Programs> {
+pub fn build(
+    project: &Project,
+    arch: &Arch,
+    cross: &Cross,
+    observer: bool,
+    live: bool,
+) -> Result<Programs> {
     let folder = project.target.join("vm");
-    let mut cargo = cargo_static(project, arch, "build", &folder);
+    let mut cargo = cargo_static(project, arch, cross, "build", &folder);
     cargo.args(["--package", "xtask", "--bin", "vm-init"]);
     if observer {
         cargo.args(["--package", "observer", "--bin", "observer"]);
@@ -38,12 +44,17 @@ pub fn build(project: &Project, arch: &Arch, observer: bool, live: bool) -> Resu
     Ok(Programs {
         init: built.join("vm-init"),
         observer: observer.then(|| built.join("observer")),
-        live: if live { build_live(project, arch, &folder)? } else { Vec::new() },
+        live: if live { build_live(project, arch, cross, &folder)? } else { Vec::new() },
     })
 }
 
-fn build_live(project: &Project, arch: &Arch, folder: &Path) -> Result<Vec<(String, PathBuf)>> {
-    let mut cargo = cargo_static(project, arch, "test", folder);
+fn build_live(
+    project: &Project,
+    arch: &Arch,
+    cross: &Cross,
+    folder: &Path,
+) -> Result<Vec<(String, PathBuf)>> {
+    let mut cargo = cargo_static(project, arch, cross, "test", folder);
     cargo.args(["--package", "observer", "--test", "live*", "--no-run"]);
     cargo.args(["--message-format", "json-render-diagnostics"]);
     let mut programs = Vec::new();
@@ -73,11 +84,17 @@ fn test_program(message: &str) -> Option<(String, PathBuf)> {
     Some((message["target"]["name"].as_str()?.to_owned(), file.into()))
 }
 
-fn cargo_static(project: &Project, arch: &Arch, subcommand: &str, folder: &Path) -> Command {
+fn cargo_static(
+    project: &Project,
+    arch: &Arch,
+    cross: &Cross,
+    subcommand: &str,
+    folder: &Path,
+) -> Command {
     let mut cargo = project.cargo(subcommand);
     cargo.args(["--release", "--target", arch.triple, "--target-dir"]).arg(folder);
     // With --target, these do not touch build scripts and procedural macros.
-    cargo.env("RUSTFLAGS", "-C target-feature=+crt-static");
+    cross.apply(&mut cargo, arch, "-C target-feature=+crt-static");
     cargo.env_remove("CARGO_ENCODED_RUSTFLAGS");
     cargo
 }

@@ -21,12 +21,14 @@ pub struct Arch {
     pub console: &'static str,
     /// What its kernels need on their command line.
     pub kernel_line: &'static str,
-    /// The results' port, as the guest sees it: the second serial port. Its driver is built into all
-    /// the kernels below, where virtio's are modules in some.
+    /// Arguments that make a port of the character device `results`: a second serial port. Its driver is
+    /// built into all the kernels below, where virtio's are modules in some.
+    pub port: &'static [&'static str],
+    /// That port, as the guest sees it.
     pub channel: &'static str,
 }
 
-/// The only one so far. arm64 needs a row here, kernels for it below, and a linker for its triple.
+/// The machine that this project is built on.
 pub const X86_64: Arch = Arch {
     debian: "amd64",
     triple: "x86_64-unknown-linux-gnu",
@@ -40,7 +42,23 @@ pub const X86_64: Arch = Arch {
     // An emulated TSC is exact; without this the kernel finds the host's pauses in it and takes another
     // clock, which needs a syscall.
     kernel_line: "clocksource=tsc tsc=reliable",
+    port: &["-serial", "chardev:results"],
     channel: "/dev/ttyS1",
+};
+
+/// Emulated on whatever machine this is; its programs are cross-built ([`super::cross`]).
+pub const ARM64: Arch = Arch {
+    debian: "arm64",
+    triple: "aarch64-unknown-linux-gnu",
+    elf_machine: 183,
+    qemu: "qemu-system-aarch64",
+    qemu_package: "qemu-system-arm",
+    machine: &["-M", "virt", "-accel", "tcg,thread=single", "-cpu", "max"],
+    console: "ttyAMA0",
+    kernel_line: "",
+    // The board's only serial port of its own is the console.
+    port: &["-device", "pci-serial,chardev=results"],
+    channel: "/dev/ttyS0",
 };
 
 /// A stock kernel of a Debian suite.
@@ -62,6 +80,12 @@ pub const KERNELS: &[Kernel] = &[
     kernel("6.1", "bookworm"),
     kernel("6.12", "trixie"),
     kernel("7.x", "sid"),
+    Kernel {
+        name: "6.12-arm64",
+        suite: "trixie",
+        meta_package: "linux-image-cloud-arm64",
+        arch: &ARM64,
+    },
 ];
 
 const fn kernel(name: &'static str, suite: &'static str) -> Kernel {
@@ -87,6 +111,6 @@ mod tests {
     fn kernels_are_found_by_name() {
         assert_eq!(find("6.12").unwrap().suite, "trixie");
         let error = find("6.6").unwrap_err().to_string();
-        assert_eq!(error, "there is no kernel 6.6; known are 5.10, 6.1, 6.12, 7.x");
+        assert_eq!(error, "there is no kernel 6.6; known are 5.10, 6.1, 6.12, 7.x, 6.12-arm64");
     }
 }

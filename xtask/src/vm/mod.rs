@@ -2,6 +2,7 @@
 
 mod cases;
 mod cpio;
+mod cross;
 mod fetch;
 mod guest;
 pub mod kernels;
@@ -26,6 +27,7 @@ use xtask::plan::{self, Plan};
 
 use self::{
     cases::Case,
+    cross::Cross,
     fetch::Image,
     kernels::{Arch, Kernel},
     matrix::{SETUPS, Setup, Suite},
@@ -145,12 +147,13 @@ pub fn run(project: &Project, arguments: &Arguments) -> Result<Counts> {
     }
     // Each architecture has programs of its own.
     let mut built: Vec<(&Arch, guest::Programs)> = Vec::new();
-    for arch in ready.iter().map(|ready| ready.kernel.arch) {
+    for first in &ready {
+        let arch = first.kernel.arch;
         if built.iter().all(|(known, _)| *known != arch) {
             let of_arch = ready.iter().filter(|ready| ready.kernel.arch == arch);
             let live = arguments.live && own.is_none();
             let observer = of_arch.flat_map(|ready| &ready.cases).any(|case| case.needs_observer);
-            built.push((arch, build(project, arch, observer, live)?));
+            built.push((arch, build(project, first, observer, live)?));
         }
     }
     let results = side_by_side(&ready, |ready| {
@@ -165,6 +168,7 @@ pub fn run(project: &Project, arguments: &Arguments) -> Result<Counts> {
         findings.extend(finding);
     }
     if arguments.record {
+        findings.extend(support::live(project)?);
         support::record(project, &findings)?;
     }
     Ok(counts)
@@ -195,6 +199,7 @@ struct Ready {
     setup: &'static Setup,
     kernel: &'static Kernel,
     cases: Vec<Case>,
+    cross: Cross,
     image: Image,
     busybox: PathBuf,
 }
@@ -215,16 +220,18 @@ fn available(project: &Project, setup: &'static Setup, cases: Vec<Case>) -> Resu
         let took = started.elapsed().as_secs_f64();
         println!("vm {}: fetched {} in {took:.1} s", kernel.name, image.package);
     }
-    Ok(Ready { setup, kernel, cases, image, busybox })
+    let cross = Cross::find(&cache(project), kernel.arch)
+        .with_context(|| format!("this machine cannot build for {}", kernel.arch.debian))?;
+    Ok(Ready { setup, kernel, cases, cross, image, busybox })
 }
 
-fn build(project: &Project, arch: &Arch, observer: bool, live: bool) -> Result<guest::Programs> {
+fn build(project: &Project, ready: &Ready, observer: bool, live: bool) -> Result<guest::Programs> {
     let observer = observer || live;
     if observer {
         setup::ensure(project, Wanted::BuildQuietly)?;
     }
     let started = Instant::now();
-    let programs = guest::build(project, arch, observer, live)?;
+    let programs = guest::build(project, ready.kernel.arch, &ready.cross, observer, live)?;
     println!("vm: the guest's programs built in {:.1} s", started.elapsed().as_secs_f64());
     Ok(programs)
 }
@@ -289,7 +296,7 @@ fn try_kernel(
 }
 
 fn machine(arguments: &Arguments, ready: &Ready, cases: &[Case]) -> Machine {
-    let icount = arguments.icount || ready.setup.icount && !arguments.no_icount;
+    let icount = !arguments.no_icount;
     let longest = cases.iter().map(|case| case.timeout_s).max().unwrap_or_default();
     // Under icount, guest time passes several times slower than ours.
     let by_default = (longest + 60) * if icount { 6 } else { 1 };

@@ -120,9 +120,9 @@ fn command(machine: &Machine, vmlinuz: &Path, initramfs: &Path, files: &Files) -
     // A restart, which is what panic=-1 makes of a panic, ends the emulator.
     command.args(["-no-reboot", "-display", "none", "-vga", "none", "-monitor", "none"]);
     command.args(["-nic", "none"]);
-    for port in [&files.console, &files.results] {
-        command.arg("-serial").arg(format!("file:{}", port.display()));
-    }
+    command.arg("-serial").arg(format!("file:{}", files.console.display()));
+    command.arg("-chardev").arg(format!("file,id=results,path={}", files.results.display()));
+    command.args(machine.arch.port);
     let console = machine.arch.console;
     let own = machine.arch.kernel_line;
     let kernel_line = format!("console={console} panic=-1 rdinit=/init {own} {}", machine.append);
@@ -179,7 +179,7 @@ mod tests {
         for part in [
             "-smp 2",
             "-icount shift=1,sleep=off",
-            "-serial file:/f/console.log -serial file:/f/results",
+            "-serial file:/f/console.log -chardev file,id=results,path=/f/results -serial chardev:results",
             "-append 'console=ttyS0 panic=-1 rdinit=/init clocksource=tsc tsc=reliable preempt=full'",
         ] {
             assert!(shown.contains(part), "{shown}");

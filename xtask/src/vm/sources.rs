@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path};
 
-use anyhow::{Result, bail};
+use anyhow::{Result, anyhow};
 
 /// Suites by which a Debian mirror is told from other archives.
 const DEBIAN_SUITES: &[&str] = &[
@@ -37,12 +37,15 @@ impl Source {
         self.get(name).split_whitespace()
     }
 
-    /// True for the main archive of Debian (and not its security updates, or another distribution).
-    fn is_debian(&self) -> bool {
+    fn is_usable(&self) -> bool {
         !self.get("enabled").eq_ignore_ascii_case("no")
             && self.words("types").any(|word| word == "deb")
             && self.words("components").any(|word| word == "main")
-            && self.words("suites").any(|word| DEBIAN_SUITES.contains(&word))
+    }
+
+    /// True for the main archive of Debian (and not its security updates, or another distribution).
+    fn is_debian(&self) -> bool {
+        self.is_usable() && self.words("suites").any(|word| DEBIAN_SUITES.contains(&word))
     }
 
     /// The same archive, reached and trusted in the same way, but this suite and no more of it than the
@@ -62,11 +65,34 @@ impl Source {
     }
 }
 
-/// The machine's Debian mirror.
+/// Where the machine's apt configuration has this suite; else its Debian mirror, which has all of Debian's own.
 ///
 /// # Errors
-/// When its apt configuration names none.
-pub fn debian_mirror(etc_apt: &Path) -> Result<Source> {
+/// When its apt configuration names neither.
+pub fn of_suite(etc_apt: &Path, suite: &str) -> Result<Source> {
+    let has_it =
+        |source: &Source| source.is_usable() && source.words("suites").any(|word| word == suite);
+    let sources = all(etc_apt);
+    let found = sources.iter().find(|source| has_it(source));
+    found
+        .or_else(|| sources.iter().find(|source| source.is_debian()))
+        .cloned()
+        .ok_or_else(|| anyhow!("the apt sources in {} name no Debian mirror", etc_apt.display()))
+}
+
+/// The suites of a release that the machine itself is kept up to date from.
+pub fn suites_of_release(etc_apt: &Path, codename: &str) -> Vec<String> {
+    let sources = all(etc_apt);
+    let usable = sources.iter().filter(|source| source.is_usable());
+    let suites = usable.flat_map(|source| source.words("suites"));
+    let is_of_it = |suite: &&str| {
+        suite.strip_prefix(codename).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
+    };
+    suites.filter(is_of_it).map(str::to_owned).collect()
+}
+
+fn all(etc_apt: &Path) -> Vec<Source> {
+    let mut sources = Vec::new();
     let mut files = vec![etc_apt.join("sources.list")];
     if let Ok(folder) = fs::read_dir(etc_apt.join("sources.list.d")) {
         let mut parts: Vec<_> = folder.flatten().map(|entry| entry.path()).collect();
@@ -77,16 +103,13 @@ pub fn debian_mirror(etc_apt: &Path) -> Result<Source> {
         let Ok(text) = fs::read_to_string(&file) else {
             continue;
         };
-        let sources = match file.extension().and_then(|extension| extension.to_str()) {
+        sources.extend(match file.extension().and_then(|extension| extension.to_str()) {
             Some("list") => parse_list(&text),
             Some("sources") => parse_deb822(&text),
             _ => continue,
-        };
-        if let Some(source) = sources.into_iter().find(Source::is_debian) {
-            return Ok(source);
-        }
+        });
     }
-    bail!("the apt sources in {} name no Debian mirror", etc_apt.display())
+    sources
 }
 
 /// Reads the one-line form, `deb [option=value …] URI SUITE COMPONENT…`.
@@ -221,12 +244,15 @@ deb [ arch=amd64,arm64 signed-by=/k/a.gpg check-valid-until=no ] http://m.exampl
         let folder = std::env::temp_dir().join(format!("xtask-apt-{}", std::process::id()));
         let parts = folder.join("sources.list.d");
         fs::create_dir_all(&parts).unwrap();
-        assert!(debian_mirror(&folder).is_err());
+        assert!(of_suite(&folder, "sid").is_err());
         fs::write(parts.join("z.list.disabled"), "deb http://no.example/d sid main\n").unwrap();
         fs::write(parts.join("b.sources"), DEB822).unwrap();
         fs::write(parts.join("c.list"), "deb http://late.example/d sid main\n").unwrap();
-        let mirror = debian_mirror(&folder).unwrap();
-        assert_eq!(mirror.get("URIs"), "http://mirror.example/debian");
+        let uri = |suite: &str| of_suite(&folder, suite).unwrap().get("URIs").to_owned();
+        assert_eq!(uri("trixie"), "http://mirror.example/debian");
+        assert_eq!(uri("sid"), "http://late.example/d");
+        assert_eq!(suites_of_release(&folder, "sid"), ["sid"]);
+        assert!(suites_of_release(&folder, "si").is_empty());
         fs::remove_dir_all(folder).unwrap();
     }
 }

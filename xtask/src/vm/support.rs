@@ -9,7 +9,12 @@ use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
 use super::{cases::Outcome, matrix::SETUPS, records::Records};
-use crate::{counts::Counts, project::Project};
+use crate::{
+    build,
+    counts::Counts,
+    exec::{self, Root},
+    project::Project,
+};
 
 /// The last record, as it was when this program was built.
 const RECORD: &str = include_str!("../../matrix.json");
@@ -79,6 +84,25 @@ impl Finding {
         let verifier = doctor_counts(&outcome("doctor")?.stdout);
         Some(Self { setup, facts: facts(&header, counts), verifier })
     }
+}
+
+/// The same of the machine that this runs on; none where observer may not run.
+///
+/// # Errors
+/// When observer cannot be built or does not write its records.
+pub fn live(project: &Project) -> Result<Option<Finding>> {
+    let program = build::observer(project, true)?;
+    let Some(mut command) = Root::find().command(&program.to_string_lossy()) else {
+        println!(
+            "vm: neither root nor sudo without a password: this machine's own kernel is left out"
+        );
+        return Ok(None);
+    };
+    let text = exec::output(command.args(["run", "--format", "jsonl", "-o", "-", "--", "true"]))?;
+    let header: Value = serde_json::from_str(text.lines().next().unwrap_or_default())
+        .context("the header of `observer run`")?;
+    let facts = facts(&header, Counts::default());
+    Ok(Some(Finding { setup: "live", facts, verifier: BTreeMap::new() }))
 }
 
 /// What the record keeps of a header.

@@ -163,7 +163,7 @@ fn sigkill_command() -> String {
     // The kernel frees programs after a grace period, so the end is waited for; and so is the begin.
     format!(
         "before=$({PROGRAMS}); observer run -- sleep 600 & pid=$!; during=$before; n=0; \
-         while [ $n -lt 100 ] && [ $during -lt $((before + 20)) ]; do sleep 0.1; n=$((n+1)); during=$({PROGRAMS}); done; \
+         while [ $n -lt 100 ] && [ $during -lt $((before + 10)) ]; do sleep 0.1; n=$((n+1)); during=$({PROGRAMS}); done; \
          kill -KILL $pid; wait $pid; after=$during; n=0; \
          while [ $n -lt 100 ] && [ $after -gt $before ]; do sleep 0.1; n=$((n+1)); after=$({PROGRAMS}); done; \
          echo $before $during $after"
@@ -177,7 +177,7 @@ fn nothing_left_attached(outcome: &Outcome) -> Result<Counts> {
     let [before, during, after] = numbers[..] else {
         anyhow::bail!("not three numbers: {last:?}");
     };
-    ensure!(during >= before + 20, "it was not attached: {last}");
+    ensure!(during >= before + 10, "it was not attached: {last}");
     ensure!(after == before, "programs stayed after SIGKILL: {last}");
     Ok(ONE_PASSED)
 }
