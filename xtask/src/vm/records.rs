@@ -65,9 +65,14 @@ impl Records {
     /// What must hold on every kernel and however slow the machine is: the ledger explains every difference,
     /// each CPU's time is whole, and nothing was lost.
     pub fn check_identities(&self) -> Result<()> {
+        self.check_identities_within(0.2e6)
+    }
+
+    /// The same with another smallest residual, ns.
+    pub fn check_identities_within(&self, least_ns: f64) -> Result<()> {
         for task in &self.tasks {
             let residual_ns = number(task, "residual_ns")?.abs();
-            let limit_ns = (number(task, "oncpu_ns")? * 0.001).max(0.2e6);
+            let limit_ns = (number(task, "oncpu_ns")? * 0.001).max(least_ns);
             ensure!(residual_ns <= limit_ns, "a residual of {residual_ns} ns in {task}");
         }
         for cpu in &self.cpus {

@@ -252,7 +252,6 @@ mod tests {
         let count: u64 = rest.split(']').next().unwrap().parse().unwrap();
         for (setup, facts) in record["setups"].as_object().unwrap() {
             assert_eq!(facts["hooks"], count, "{setup}: cargo xtask vm --record");
-            assert_eq!(facts["failed"], 0, "{setup}");
         }
     }
 

@@ -71,10 +71,12 @@ pub fn cases() -> Vec<Case> {
             &format!("observer --all -i 0.5 -n 2 --format jsonl -o {FILE}"),
             &[FILE],
             |outcome| {
-                whole(outcome, |records| {
-                    ensure!(!records.cpus.is_empty(), "no CPU has a record");
-                    Ok(())
-                })
+                exit_zero(outcome)?;
+                let records = Records::of(outcome)?;
+                // 5.10 leaves some 1.8 us unexplained at each skipped switch from idle to the guest's init.
+                records.check_identities_within(1e6)?;
+                ensure!(!records.cpus.is_empty(), "no CPU has a record");
+                Ok(ONE_PASSED)
             },
         ),
         observer("sigkill", &sigkill_command(), &[], nothing_left_attached),
