@@ -296,7 +296,8 @@ fn export(model: &Model) -> Result<PathBuf> {
 }
 
 /// What the session says now, as of its last snapshot.
-fn read_session(session: &Session) -> Reading {
+#[must_use]
+pub fn read_session(session: &Session) -> Reading {
     let mut runs = [0_u64; observer_common::names::HOOKS];
     for (_, cpu) in session.probe().cpus() {
         runs.iter_mut().zip(cpu.runs).for_each(|(sum, count)| *sum = sum.saturating_add(count));
