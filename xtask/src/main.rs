@@ -5,6 +5,7 @@ mod build;
 mod counts;
 mod exec;
 mod lint;
+mod picture;
 mod project;
 mod run;
 mod setup;
@@ -46,6 +47,8 @@ enum Task {
     Lint,
     /// Run the test tiers: lint, unit, live on this kernel, a test kernel in a virtual machine
     Test(test::Arguments),
+    /// Record the picture of the live view for the README; needs root and strace
+    Picture,
     /// Run tests on stock Debian kernels in virtual machines
     Vm(vm::Arguments),
 }
@@ -74,6 +77,10 @@ fn perform(task: Task) -> Result<ExitCode> {
         Task::Run(arguments) => {
             setup::ensure(&project, Wanted::BuildQuietly)?;
             run::run(&project, &arguments)?;
+        }
+        Task::Picture => {
+            setup::ensure(&project, Wanted::BuildQuietly)?;
+            picture::task(&project)?;
         }
         Task::Lint => return lint::task(&project),
         Task::Test(arguments) => return test::task(&project, &arguments),

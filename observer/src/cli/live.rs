@@ -7,7 +7,7 @@ use anyhow::Result;
 use super::{
     LiveArgs,
     output::{self, Output},
-    screen,
+    picture, screen,
     ticker::{Event, Ticker},
 };
 use crate::{
@@ -32,7 +32,9 @@ pub fn main(args: &LiveArgs) -> Result<ExitCode> {
     // A rule may want tasks that do not exist yet; ids cannot come back.
     let may_be_empty =
         args.filter.all || args.filter.comm.is_some() || args.filter.cgroup.is_some();
-    let result = if screen::is_wanted(args) {
+    let result = if args.picture.is_wanted() {
+        runtime.block_on(picture::take(args, &mut session))
+    } else if screen::is_wanted(args) {
         runtime.block_on(screen::watch(args, &mut session, may_be_empty))
     } else {
         runtime.block_on(watch(args, &mut session, &mut output, may_be_empty))
@@ -65,6 +67,7 @@ async fn watch(
     let mut before: Vec<TaskFigures> = session.figures();
     let mut before_ns = now_ns();
     let mut number = 0;
+    let mut titles = Titles::default();
     loop {
         match ticker.next().await {
             Event::Pump | Event::Child => session.pump()?,
@@ -75,14 +78,15 @@ async fn watch(
                 let now = session.figures();
                 number += 1;
                 if output.is_table() {
+                    let width = output::width(false);
                     let block = table::interval_block(
                         &output.rows(&before),
                         &output.rows(&now),
                         now_ns - before_ns,
                         number - 1,
-                        output::width(false),
+                        width,
                     );
-                    output::print(&block)?;
+                    output::print(&titles.put(block, width, output::height()))?;
                 } else {
                     output.interval(number, &now)?;
                 }
@@ -96,5 +100,44 @@ async fn watch(
                 }
             }
         }
+    }
+}
+
+/// Puts the titles above the first block, and above each that begins a new screen.
+#[derive(Default)]
+struct Titles {
+    /// Lines since the titles, with them.
+    lines: usize,
+}
+
+impl Titles {
+    fn put(&mut self, block: String, width: usize, height: usize) -> String {
+        let added = block.lines().count();
+        if self.lines != 0 && self.lines + added <= height.saturating_sub(1) {
+            self.lines += added;
+            return block;
+        }
+        self.lines = 1 + added;
+        table::interval_title(width) + &block
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_titles_are_always_on_the_screen() {
+        let mut titles = Titles::default();
+        let mut screen: Vec<String> = Vec::new();
+        for number in 0..40 {
+            let block = "line\n".repeat(1 + number % 4);
+            let text = titles.put(block, 80, 10);
+            screen.extend(text.lines().map(str::to_owned));
+            // The last line of a terminal is the one that the cursor is in.
+            let seen = &screen[screen.len().saturating_sub(9)..];
+            assert!(seen.iter().any(|line| line.contains("INT")), "{number}: {seen:?}");
+        }
+        assert!(screen.iter().filter(|line| line.contains("INT")).count() < 20);
     }
 }

@@ -4,6 +4,7 @@ pub mod doctor;
 pub mod explain;
 pub mod live;
 pub mod output;
+pub mod picture;
 pub mod run;
 mod screen;
 mod ticker;
@@ -176,6 +177,8 @@ pub struct LiveArgs {
     /// Print lines also on a terminal
     #[arg(long)]
     plain: bool,
+    #[command(flatten)]
+    picture: picture::PictureArgs,
     #[command(flatten)]
     output: OutputArgs,
 }

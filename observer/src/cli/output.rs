@@ -22,6 +22,7 @@ use crate::{
 /// The narrowest terminal that the table is made for, and the width without one.
 const NARROWEST: usize = 60;
 const DEFAULT_WIDTH: usize = 80;
+const DEFAULT_HEIGHT: usize = 24;
 
 /// The opened output.
 pub struct Output {
@@ -219,6 +220,15 @@ pub fn width(aside: bool) -> usize {
     match rustix::termios::tcgetwinsize(file) {
         Ok(size) if size.ws_col != 0 => usize::from(size.ws_col).max(NARROWEST),
         _ => DEFAULT_WIDTH,
+    }
+}
+
+/// Lines of a screen: those of the terminal, or as many as a terminal has that does not say.
+#[must_use]
+pub fn height() -> usize {
+    match rustix::termios::tcgetwinsize(rustix::stdio::stdout()) {
+        Ok(size) if size.ws_row != 0 => usize::from(size.ws_row),
+        _ => DEFAULT_HEIGHT,
     }
 }
 

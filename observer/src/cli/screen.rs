@@ -19,7 +19,7 @@ use nix::{
     sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, kill, raise, sigaction},
     unistd::Pid,
 };
-use ratatui::{Terminal, backend::CrosstermBackend};
+use ratatui::{Terminal, backend::CrosstermBackend, layout::Rect};
 use tokio::{signal::unix::SignalKind, sync::mpsc};
 
 use super::{
@@ -84,8 +84,15 @@ impl Screen {
     /// Takes the terminal again, whatever was done to it meanwhile.
     fn take_again(&mut self) -> Result<()> {
         give_terminal_back();
+        self.begin_again()
+    }
+
+    /// An empty screen, so that all of it is drawn next. (`Terminal::clear` asks the terminal where the cursor is,
+    /// and the answer would go to the thread that reads keys.)
+    fn begin_again(&mut self) -> Result<()> {
         take_terminal()?;
-        self.terminal.clear()?;
+        let size = self.terminal.size()?;
+        self.terminal.resize(Rect::new(0, 0, size.width, size.height))?;
         Ok(())
     }
 
@@ -93,9 +100,7 @@ impl Screen {
     fn suspend(&mut self) -> Result<()> {
         give_terminal_back();
         stop_until_continued()?;
-        take_terminal()?;
-        self.terminal.clear()?;
-        Ok(())
+        self.begin_again()
     }
 }
 
@@ -291,7 +296,8 @@ fn export(model: &Model) -> Result<PathBuf> {
 }
 
 /// What the session says now, as of its last snapshot.
-fn read_session(session: &Session) -> Reading {
+#[must_use]
+pub fn read_session(session: &Session) -> Reading {
     let mut runs = [0_u64; observer_common::names::HOOKS];
     for (_, cpu) in session.probe().cpus() {
         runs.iter_mut().zip(cpu.runs.0).for_each(|(sum, count)| *sum = sum.saturating_add(count));

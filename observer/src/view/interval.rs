@@ -8,8 +8,6 @@ use super::{
 };
 use crate::model::{TaskFigures, report::escape};
 
-/// Blocks between two titles.
-const BLOCKS_PER_TITLE: u64 = 20;
 /// Below this, other columns give way to the name; a thread name has at most 15 bytes.
 const NAME_LEAST: usize = 8;
 const NAME_MOST: usize = 15;
@@ -70,11 +68,20 @@ impl Column {
     }
 }
 
+/// The titles of the columns of [`interval_block`], one line.
+#[must_use]
+pub fn interval_title(width: usize) -> String {
+    let (columns, name_width) = columns(width);
+    let mut text = String::new();
+    let cells = columns.iter().map(|column| (column.title().to_owned(), column.width()));
+    push_line(&mut text, "INT", "TID", &pad("NAME", name_width), cells);
+    text
+}
+
 /// One interval: `before` and `now` are successive readings, `elapsed_ns` apart.
 ///
-/// `number` counts from 0; the first column shows it from 1, as the `interval` of the files does. The title
-/// comes with the first block and every 20 blocks. Percentages are of one CPU; those with an `r` are what the
-/// kernel reports; `diff ms` is reported minus measured run time; `in` and `out` are the clock skips. Tasks
+/// `number` counts from 0; the first column shows it from 1, as the `interval` of the files does.
+/// Percentages are of one CPU; those with an `r` are what the kernel reports; `diff ms` is reported minus measured run time; `in` and `out` are the clock skips. Tasks
 /// with nothing new are left out, unless there is only one. Lines fit `width` from 60 cells on.
 #[must_use]
 pub fn interval_block(
@@ -86,10 +93,6 @@ pub fn interval_block(
 ) -> String {
     let (columns, name_width) = columns(width);
     let mut text = String::new();
-    if number.is_multiple_of(BLOCKS_PER_TITLE) {
-        let cells = columns.iter().map(|column| (column.title().to_owned(), column.width()));
-        push_line(&mut text, "INT", "TID", &pad("NAME", name_width), cells);
-    }
     // An account's opening tells two tasks with one tid apart as well as their start does, and stays the same
     // when an exec gives a thread the tid and the start of its leader (de_thread, fs/exec.c).
     // The account tells groups apart, which have no tid.
@@ -226,13 +229,12 @@ mod tests {
         }];
         let text = interval_block(&before, &now, 500_000_000, 0, 100);
         assert_eq!(
-            text,
+            interval_title(100) + &text,
             " INT     TID NAME             usr%  sys%  cpu% rusr% rsys% rcpu%  diff ms  in ms out ms waits\n\
              \u{20}  1       7 a                50.0     -  50.0   0.0   0.0 100.0 +250.000   3.00      -    12\n"
         );
         let later = interval_block(&before, &now, 500_000_000, 1, 100);
         assert!(later.starts_with("   2       7 a"), "{later}");
-        assert!(interval_block(&before, &now, 1, 20, 100).starts_with(" INT"));
     }
 
     #[test]
@@ -282,7 +284,8 @@ mod tests {
         };
         for width in [60, 80, 100, 120, 200] {
             for now in [vec![task(4_194_304, 900_000_000)], vec![huge.clone()], vec![]] {
-                let text = interval_block(&[], &now, 1_000_000_000, 0, width);
+                let text =
+                    interval_title(width) + &interval_block(&[], &now, 1_000_000_000, 0, width);
                 for line in text.lines() {
                     assert!(line.width() <= width, "{width}: {line}");
                     assert!(!line.chars().any(char::is_control), "{line:?}");

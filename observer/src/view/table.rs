@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use anstyle::{AnsiColor, Style};
 
-pub use super::interval::interval_block;
+pub use super::interval::{interval_block, interval_title};
 use super::{
     causes, groups, pairs,
     rows::{Row, rows},

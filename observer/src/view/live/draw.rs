@@ -76,7 +76,7 @@ pub fn areas(model: &Model) -> Areas {
 /// Draws the model; a pure function of it. The buffer begins at (0, 0) and has the model's size.
 pub fn draw(model: &Model, buffer: &mut Buffer) {
     let (width, height) = model.size;
-    if buffer.area.width < width || buffer.area.height < height {
+    if width.min(height) == 0 || buffer.area.width < width || buffer.area.height < height {
         return;
     }
     if width < LEAST.0 || height < LEAST.1 {
@@ -162,7 +162,7 @@ fn header(model: &Model, buffer: &mut Buffer, area: Rect) {
         ),
         part(3, format!("preempt {}", clean(&header.preempt))),
         if losses.is_empty() {
-            part(1, "lost: nothing".to_owned())
+            part(1, if is_roomy { "lost: nothing" } else { "lost 0" }.to_owned())
         } else {
             Part { style: model.theme.warn(), ..part(0, format!("lost: {losses}")) }
         },
@@ -222,18 +222,15 @@ fn losses(trailer: &Trailer) -> String {
 /// Shares of one CPU: of this program, and of the hooks in the kernel.
 fn own_cost(model: &Model, is_roomy: bool) -> String {
     let (now, then, span_ns) = (&model.now.trailer, model.then(), model.span_ns());
-    let share = |now_ns: u64, then_ns: u64| {
-        format!("{:.1} %", now_ns.saturating_sub(then_ns) as f64 * 100.0 / span_ns.max(1) as f64)
-    };
-    let own = share(now.observer_cpu_ns, then.map_or(0, |then| then.observer_cpu_ns));
-    let hooks = match now.hook_ns {
-        Some(now_ns) => share(now_ns, then.and_then(|then| then.hook_ns).unwrap_or(0)),
-        None => "-".to_owned(),
-    };
-    if is_roomy {
-        format!("own cost {own} of a CPU, hooks {hooks}")
-    } else {
-        format!("own {own} + {hooks}")
+    let own_ns = now.observer_cpu_ns.saturating_sub(then.map_or(0, |then| then.observer_cpu_ns));
+    let hooks_before_ns = then.and_then(|then| then.hook_ns).unwrap_or(0);
+    let hooks_ns = now.hook_ns.map(|ns| ns.saturating_sub(hooks_before_ns));
+    let share = |ns: u64| format!("{:.1} %", ns as f64 * 100.0 / span_ns.max(1) as f64);
+    let hooks = hooks_ns.map_or("-".to_owned(), share);
+    match (is_roomy, hooks_ns) {
+        (true, _) => format!("own cost {} of a CPU, hooks {hooks}", share(own_ns)),
+        (false, Some(hooks_ns)) => format!("cost {}", share(own_ns.saturating_add(hooks_ns))),
+        (false, None) => format!("cost {} + hooks", share(own_ns)),
     }
 }
 
@@ -279,13 +276,22 @@ fn tabs(model: &Model, buffer: &mut Buffer, area: Rect) {
     let interval = seconds(model.interval);
     words.push(if wanted.cumulative {
         format!("since the begin, every {interval}")
-    } else {
+    } else if is_near(model.span_ns(), model.interval) {
         format!("last {interval}")
+    } else {
+        // A pause, a suspension, a reading that came late.
+        format!("last {:.1} s, every {interval}", model.span_ns() as f64 / 1e9)
     });
     let room = usize::from(area.right().saturating_sub(x + 1));
     let text = cut(&words.join(" · "), room);
     let start = area.right().saturating_sub(text.width() as u16);
     buffer.set_stringn(start, area.y, text, room, model.theme.note());
+}
+
+/// Within a tenth.
+fn is_near(span_ns: u64, interval: Duration) -> bool {
+    let interval_ns = interval.as_nanos();
+    u128::from(span_ns).abs_diff(interval_ns) <= interval_ns / 10
 }
 
 /// `0.5 s`.

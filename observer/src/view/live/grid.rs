@@ -179,7 +179,7 @@ pub fn signed_bar(value: i128, most: i128, width: u16) -> String {
         0 => 0,
         size => {
             let share = size as f64 / most.unsigned_abs().max(1) as f64;
-            ((share * 2.0 * half as f64).round() as usize).clamp(1, 2 * half)
+            ((share * 2.0 * half as f64).round() as usize).max(1).min(2 * half)
         }
     };
     let (full, odd) = (steps / 2, steps % 2);
@@ -199,7 +199,7 @@ pub fn bar(value: u64, most: u64, width: usize) -> String {
         0 => 0,
         value => {
             let share = value as f64 / most.max(1) as f64;
-            ((share * 2.0 * width as f64).round() as usize).clamp(1, 2 * width)
+            ((share * 2.0 * width as f64).round() as usize).max(1).min(2 * width)
         }
     };
     format!("{}{}", "█".repeat(steps / 2), "▌".repeat(steps % 2))

@@ -23,6 +23,10 @@ mod tasks;
 mod theme;
 mod update;
 
+#[cfg(test)]
+mod samples;
+#[cfg(test)]
+mod tests;
 pub use self::{
     draw::draw,
     export::csv,

@@ -324,7 +324,7 @@ pub fn draw(model: &Model, buffer: &mut Buffer, titles: Rect, body: Rect) {
         let style = if is_chosen { Theme::CHOSEN } else { Theme::PLAIN };
         grid::row(buffer, body, y, &SPECS, &placed, style, |column| cell(model, column, then, now));
     }
-    if rows.len() == 0 {
+    if rows.len() == 0 && body.height != 0 {
         let words = if rows.now.is_empty() {
             "no pair of tasks has been seen yet"
         } else {

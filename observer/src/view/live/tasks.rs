@@ -112,7 +112,7 @@ const SPECS: [Spec; COUNT] = [
     Spec::number("wait ms", 7, 12),
     Spec::number("stops", 7, 13).of("ptrace"),
     Spec::number("tracer", 7, 14).of("ptrace"),
-    Spec::number("usr ms", 8, 15).of("user diff"),
+    Spec::number("usr ms", 8, 15).of("usr diff"),
     Spec::number("resid ms", 8, 16),
     Spec::number("stop ms", 7, 17),
     Spec::number("volunt.", 7, 18).of("switches"),
@@ -256,7 +256,7 @@ pub fn draw(model: &Model, buffer: &mut Buffer, titles: Rect, body: Rect, sum: R
             cell(model, COLUMNS[column.index], column.width, entry.depth, (then, now))
         });
     }
-    if model.rows.len() == 0 {
+    if model.rows.len() == 0 && body.height != 0 {
         let words = if model.rows.wanted().filter.is_empty() {
             "no task is observed yet"
         } else {

@@ -206,14 +206,19 @@ impl Model {
         if !self.takes_detail() {
             return;
         }
-        let is_shown = match self.tab {
+        (self.has_detail, self.has_help) = (true, false);
+        self.choose_for_detail();
+    }
+
+    /// The detail pane is about a row: the first one, if none is chosen.
+    fn choose_for_detail(&mut self) {
+        let is_chosen = match self.tab {
             Tab::Tasks => self.chosen_row().is_some(),
             _ => self.pair_cursor.chosen().is_some_and(|key| self.pairs.find(key).is_some()),
         };
-        if !is_shown {
+        if !is_chosen {
             self.scroll(0);
         }
-        (self.has_detail, self.has_help) = (true, false);
     }
 
     fn back(&mut self) {
@@ -235,6 +240,9 @@ impl Model {
         let now = Tab::ALL.iter().position(|tab| *tab == self.tab).unwrap_or(0);
         self.tab = Tab::ALL[(now + by) % Tab::ALL.len()];
         (self.has_help, self.detail_top) = (false, 0);
+        if self.has_detail {
+            self.choose_for_detail();
+        }
     }
 
     /// The choice goes from a thread to its process and back.
