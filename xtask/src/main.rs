@@ -1,6 +1,7 @@
 //! Tasks of the observer workspace, started as `cargo xtask TASK`. One module per task.
 
 mod apt;
+mod bench;
 mod build;
 mod counts;
 mod exec;
@@ -51,6 +52,8 @@ enum Task {
     Picture,
     /// Run tests on stock Debian kernels in virtual machines
     Vm(vm::Arguments),
+    /// Measure what observer costs and how far it reaches; needs root
+    Bench(bench::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -85,6 +88,7 @@ fn perform(task: Task) -> Result<ExitCode> {
         Task::Lint => return lint::task(&project),
         Task::Test(arguments) => return test::task(&project, &arguments),
         Task::Vm(arguments) => return vm::task(&project, &arguments),
+        Task::Bench(arguments) => return bench::task(&project, &arguments),
     }
     Ok(ExitCode::SUCCESS)
 }

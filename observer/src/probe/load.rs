@@ -56,6 +56,7 @@ pub fn load(request: &Request<'_>) -> Result<Loaded, Unsupported> {
     let Request { btf, config, .. } = *request;
     let types = AyaBtf::parse(btf.bytes(), aya::Endianness::default())
         .map_err(|error| unsupported("read the kernel's type information", &error.to_string()))?;
+    debug!("start: types read once more, by aya");
     let loaded = load_once(request, &types)?;
     let entry_lost = config.has_entry != 0
         && loaded.status.iter().any(|s| s.hook.index == hook::ENTRY && !s.is_active());
@@ -86,9 +87,11 @@ fn load_once(request: &Request<'_>, types: &AyaBtf) -> Result<Loaded, Unsupporte
         .map_max_entries(names::TARGETS, sizes.targets)
         .load(OBJECT)
         .map_err(|error| object_error(&error, limits))?;
+    debug!("start: object relocated, maps made");
     fill_free(&mut ebpf, sizes.slots).map_err(|error| {
         unsupported("fill the stack of free slots", &one_line(&error.to_string()))
     })?;
+    debug!("start: free slots filled");
     let mut status: Vec<HookStatus> = Vec::with_capacity(HOOKS.len());
     for hook in &HOOKS {
         let (state, function) = start(&mut ebpf, hook, request, types, &status);

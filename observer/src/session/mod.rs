@@ -13,6 +13,7 @@ use std::{
 };
 
 use anyhow::{Context as _, Result};
+use log::debug;
 use observer_common::{
     layout::Config,
     names::{HOOKS, hook},
@@ -85,6 +86,7 @@ impl Session {
     /// [`Unsupported`] when this kernel or these rights do not allow it.
     pub fn start(options: &Options) -> Result<Self> {
         let btf = Btf::from_sysfs().map_err(Unsupported::from)?;
+        debug!("start: types read");
         let mut limits = Limits::detect(Some(&btf));
         limits.check()?;
         limits.raise_memlock();
@@ -111,6 +113,7 @@ impl Session {
         })?;
         options.target.apply(&mut probe)?;
         probe.learn_offsets()?;
+        debug!("start: clock offsets learned");
         let able = Able {
             split: probe.is_active(hook::SYS_ENTER) && probe.is_active(hook::SYS_EXIT),
             bill: probe::layout::has_run_queue(&layout),
@@ -119,9 +122,11 @@ impl Session {
             fault: probe.is_active(hook::FAULT),
         };
         let crossings = calibration::crossings(&mut probe, &limits, able);
+        debug!("start: crossings calibrated, or found in the cache");
         // Not before: statistics add to each run, and so to what the borders cost.
         let cost = OwnCost::begin();
         let accounting = Accounting::detect(&btf);
+        debug!("start: accounting mode found");
         let header = header(&limits, &accounting, &probe, &crossings, &options.target)?;
         let started_ns = header.started_ns;
         Ok(Self {
@@ -146,6 +151,7 @@ impl Session {
     pub fn observe(&mut self) -> Result<()> {
         self.discard_ended()?;
         self.probe.find_tasks()?;
+        debug!("start: tasks found");
         self.started_ns = now_ns();
         self.runs_at_start = self.runs();
         self.snapshot()
