@@ -35,7 +35,7 @@ pub fn main(args: &RunArgs) -> Result<ExitCode> {
     session.observe()?;
     output.header(session.header())?;
     if let Err((status, words)) = child.release(&args.command[0])? {
-        anstream::eprintln!("observer: {words}");
+        output::warn(&format!("observer: {words}"));
         return Ok(ExitCode::from(u8::try_from(status).unwrap_or(super::exit::FAILURE)));
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -46,7 +46,7 @@ pub fn main(args: &RunArgs) -> Result<ExitCode> {
     report.sentences = verdict::sentences(&report);
     match output.finish(&report) {
         Err(error) if !output::is_closed_pipe(&error) => {
-            anstream::eprintln!("observer: {error:#}");
+            output::warn(&format!("observer: {error:#}"));
         }
         _ => {}
     }
