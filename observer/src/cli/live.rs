@@ -44,7 +44,7 @@ pub fn main(args: &LiveArgs) -> Result<ExitCode> {
     report.sentences = verdict::sentences(&report);
     match result {
         Err(error) if !output::is_closed_pipe(&error) => {
-            anstream::eprintln!("observer: {error:#}");
+            output::warn(&format!("observer: {error:#}"));
             output.finish(&report)?;
             Ok(ExitCode::from(super::exit::FAILURE))
         }
@@ -95,7 +95,7 @@ async fn watch(
                     return Ok(());
                 }
                 if session.is_over() && !may_be_empty {
-                    anstream::eprintln!("observer: the target has ended");
+                    output::warn("observer: the target has ended");
                     return Ok(());
                 }
             }

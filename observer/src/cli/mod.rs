@@ -248,7 +248,7 @@ pub fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) if output::is_closed_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            anstream::eprintln!("observer: {error:#}");
+            output::warn(&format!("observer: {error:#}"));
             let unsupported = error.chain().any(|cause| cause.is::<Unsupported>());
             ExitCode::from(if unsupported { exit::UNSUPPORTED } else { exit::FAILURE })
         }

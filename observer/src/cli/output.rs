@@ -117,7 +117,7 @@ impl Output {
         if let Err(error) = &result
             && !is_closed_pipe(error)
         {
-            anstream::eprint!("{}", self.table(report, &self.groups(report), DEFAULT_WIDTH, false));
+            warn(self.table(report, &self.groups(report), DEFAULT_WIDTH, false).trim_end());
         }
         result
     }
@@ -203,6 +203,11 @@ pub fn print(text: &str) -> Result<()> {
         .write_all(text.as_bytes())
         .and_then(|()| stdout.flush())
         .context("cannot write to stdout")
+}
+
+/// Says something on stderr. A terminal that is gone hears nothing, and that is no reason to panic.
+pub fn warn(words: &str) {
+    let _ = writeln!(anstream::stderr(), "{words}");
 }
 
 /// A reader that went away (`| head`) is the clean end of a run, not a fault.

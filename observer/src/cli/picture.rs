@@ -70,9 +70,13 @@ pub async fn take(args: &LiveArgs, session: &mut Session) -> Result<()> {
                 draw(&model, &mut frame);
                 frames.push(frame);
             }
-            '<' => drop(model.press(Press::Enter)),
-            '>' => drop(model.press(Press::Tab)),
-            other => drop(model.press(Press::Char(other))),
+            other => {
+                model.press(match other {
+                    '<' => Press::Enter,
+                    '>' => Press::Tab,
+                    other => Press::Char(other),
+                });
+            }
         }
     }
     fs::write(path, svg(&frames, SECONDS_PER_FRAME))

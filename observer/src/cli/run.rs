@@ -37,7 +37,7 @@ pub fn main(args: &RunArgs) -> Result<ExitCode> {
     };
     match output.finish(&report) {
         Err(error) if !output::is_closed_pipe(&error) => {
-            anstream::eprintln!("observer: {error:#}");
+            output::warn(&format!("observer: {error:#}"));
         }
         _ => {}
     }
@@ -61,7 +61,7 @@ pub fn observe(
     session.observe()?;
     begun(session.header())?;
     if let Err((status, words)) = child.release(&command[0])? {
-        anstream::eprintln!("observer: {words}");
+        output::warn(&format!("observer: {words}"));
         return Ok(Err(ExitCode::from(u8::try_from(status).unwrap_or(super::exit::FAILURE))));
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;

@@ -3,6 +3,7 @@
 use std::{
     fs::OpenOptions,
     io::{self, BufWriter, IsTerminal as _, Stdout, Write as _, stdin, stdout},
+    mem::ManuallyDrop,
     path::PathBuf,
     sync::Once,
     thread,
@@ -53,7 +54,9 @@ pub fn is_wanted(args: &LiveArgs) -> bool {
 
 /// The terminal while it is ours. Its drop gives it back.
 struct Screen {
-    terminal: Terminal<CrosstermBackend<BufWriter<Stdout>>>,
+    /// Never dropped, since its drop panics on a terminal that has hung up (it says on stderr that the cursor
+    /// cannot be shown); there is one for each run, and ours gives everything back.
+    terminal: ManuallyDrop<Terminal<CrosstermBackend<BufWriter<Stdout>>>>,
 }
 
 impl Screen {
@@ -62,7 +65,7 @@ impl Screen {
         take_terminal().context("cannot use the terminal; --plain prints lines")?;
         let backend = CrosstermBackend::new(BufWriter::with_capacity(BUFFER, stdout()));
         match Terminal::new(backend) {
-            Ok(terminal) => Ok(Self { terminal }),
+            Ok(terminal) => Ok(Self { terminal: ManuallyDrop::new(terminal) }),
             Err(error) => {
                 give_terminal_back();
                 Err(error).context("cannot use the terminal; --plain prints lines")

@@ -39,8 +39,8 @@ pub fn user_time(then: Option<&TaskFigures>, now: &TaskFigures) -> [Cause; 3] {
     let moved = |pick: fn(&TaskFigures) -> Option<i64>| moved(then, now, pick);
     let cause = |name, ns| Cause { name, ns, count: None };
     [
-        cause("from the run time", moved(|task| task.delta_user_total_ns)),
-        cause("from the split by ticks", moved(|task| task.delta_user_split_ns)),
+        cause("share of run time", moved(|task| task.delta_user_total_ns)),
+        cause("split by ticks", moved(|task| task.delta_user_split_ns)),
         cause("user, rep. - meas.", moved(|task| task.delta_user_ns)),
     ]
 }

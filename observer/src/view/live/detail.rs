@@ -29,7 +29,7 @@ const BETWEEN: u16 = 2;
 const MOST_PAIRS: usize = 6;
 /// Lines of a histogram.
 const MOST_BUCKETS: usize = 12;
-const BAR: usize = 15;
+const BAR: usize = 13;
 
 /// A title and lines.
 type Block = Vec<Line<'static>>;
@@ -120,14 +120,14 @@ fn ms(ns: Option<i128>) -> String {
     format!("{:>11}", figure::show(Kind::SignedMs, ns, 1, 11))
 }
 
-/// One cause with its bar, in 11 cells for the number.
+/// One cause with its bar, in 57 cells: a block has at least that many from 60 columns on.
 fn cause_line(model: &Model, cause: &Cause, most: i128) -> Line<'static> {
     let ns = cause.ns.unwrap_or(0);
     let count = cause.count.map_or(String::new(), |count| {
         format!(" {:>8}", figure::show(Kind::Count, Some(count), 1, 8))
     });
     Line::from(vec![
-        Span::raw(format!("  {}{}  ", pad(cause.name, 23), ms(cause.ns))),
+        Span::raw(format!("  {}{} ", pad(cause.name, 21), ms(cause.ns))),
         Span::styled(grid::signed_bar(ns, most, BAR as u16), model.theme.signed(ns)),
         Span::styled(count, Theme::DIM),
     ])
@@ -217,7 +217,7 @@ fn scheduling(model: &Model, then: Option<&TaskFigures>, now: &TaskFigures, widt
         let value = value(column, then, now);
         figure::show(Kind::Count, value, model.span_ns(), 12)
     };
-    let time = |column| value(column, then, now).map_or("-".to_owned(), |ns| duration(ns));
+    let time = |column| value(column, then, now).map_or("-".to_owned(), duration);
     let made = figure::grown(then, now, |task| Some(task.wakes_made));
     let crossing = figure::grown(then, now, |task| task.crossing_ns);
     let open = figure::grown(then, now, |task| task.unclassified_ns);

@@ -2,7 +2,11 @@
 
 use std::borrow::Cow;
 
-use ratatui::{buffer::Buffer, layout::Rect, style::Style};
+use ratatui::{
+    buffer::Buffer,
+    layout::Rect,
+    style::{Modifier, Style},
+};
 use unicode_width::UnicodeWidthStr as _;
 
 use super::theme::Theme;
@@ -147,7 +151,9 @@ pub fn row<'a>(
 ) {
     for column in placed {
         let cell = cell(*column);
-        let style = cell.style.patch(style);
+        // Colours changed over would be large areas of red.
+        let is_chosen = style.add_modifier.contains(Modifier::REVERSED);
+        let style = if is_chosen { style } else { cell.style.patch(style) };
         put(buffer, area, y, *column, specs[column.index].is_text, &cell.text, style);
     }
     buffer.set_style(Rect { y, height: 1, ..area }.intersection(area), style);

@@ -96,6 +96,8 @@ pub struct Model {
 
     pub(super) now: Frame,
     before: Frame,
+    /// What the hooks had done before anything was observed.
+    begin: Vec<HookRow>,
     /// The latest reading while the view stands still.
     waiting: Option<Reading>,
     pub(super) rows: Rows,
@@ -130,6 +132,7 @@ impl Model {
             interval: settings.interval,
             now: Frame::default(),
             before: Frame::default(),
+            begin: reading.hooks.clone(),
             waiting: None,
             rows: Rows::default(),
             pairs: pairs::Rows::default(),
@@ -273,10 +276,11 @@ impl Model {
         &self.now.hooks
     }
 
-    /// A hook; since the begin means since it was attached.
+    /// A hook; its runs while it was attached and calibrated never count.
     pub(super) fn hook(&self, row: usize) -> Option<(Option<&HookRow>, &HookRow)> {
         let now = self.now.hooks.get(row)?;
-        Some((self.before.hooks.get(row).filter(|_| !self.cumulative()), now))
+        let before = if self.cumulative() { &self.begin } else { &self.before.hooks };
+        Some((before.get(row), now))
     }
 
     /// Hooks that were active at the start and are not now.

@@ -6,7 +6,7 @@ use ratatui::{
     buffer::{Buffer, Cell},
     style::{Color, Modifier},
 };
-use unicode_width::UnicodeWidthStr as _;
+use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
 /// A cell in units of the picture; a common monospace font of 14 units is 8.4 wide.
 const CELL: (f64, f64) = (8.4, 17.0);
@@ -125,7 +125,7 @@ fn run(out: &mut String, (start, end): (u16, u16), top: f64, text: &str, look: L
             );
             rect(out, place, look.foreground, look);
         }
-        x += 1;
+        x += character.width().unwrap_or(0) as u16;
     }
     let words: String =
         text.chars().map(|c| if block(c).is_some() { '\u{a0}' } else { c }).collect();

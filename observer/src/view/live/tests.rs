@@ -31,6 +31,15 @@ fn detail_of_a_task_and_of_a_pair() {
 }
 
 #[test]
+fn a_long_count_of_switches_is_shown_whole() {
+    let mut shown = model(60, 30);
+    let task = TaskFigures { skip_in: Some(1_234_567), ..task(7, b"busy", 900, 40) };
+    shown.take(reading(3, vec![task]));
+    type_keys(&mut shown, "\n");
+    assert!(screen(&mut shown).contains(" 1234567\n"), "{}", screen(&mut shown));
+}
+
+#[test]
 fn the_other_tabs() {
     let mut shown = model(130, 12);
     type_keys(&mut shown, "\t");
