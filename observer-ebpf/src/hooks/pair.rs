@@ -8,7 +8,7 @@ use observer_common::{
     layout::switch_args,
     lifecycle::{PF_IO_WORKER, PF_KTHREAD},
     names::hook,
-    pair::{PairKey, Wake, context, origin, origin_of, party},
+    pair::{Pair, PairKey, Wake, context, origin, origin_of, party},
     ptrace::{Stop, kind_of},
     switch::handover,
     task::Task,
@@ -73,48 +73,81 @@ fn switched(cpu: &mut Cpu, prev: Ptr, next: Ptr) {
     let from = Side::of(prev, left.prev_slot);
     let to = Side::of(next, left.next_slot);
     let key = PairKey { from: from.party, to: to.party };
-    if let Some((pair, is_new)) = maps::pair(cpu, &key) {
-        if is_new {
+    let folded_before = cpu.pairs_folded;
+    let mut found = maps::pair(cpu, &key);
+    let is_folded = cpu.pairs_folded != folded_before;
+    if let Some((pair, is_new)) = found.as_mut() {
+        if *is_new {
             name(&from, &mut pair.from_comm, &mut pair.from_tgid);
             name(&to, &mut pair.to_comm, &mut pair.to_tgid);
+            *is_new = false;
         }
         pair.switched(&left.shift(), left.reason as usize);
     }
     if let Some(task) = maps::task(left.prev_slot) {
         // Woken while it still ran.
-        answer(cpu, task, left.prev_slot, left.now_ns, false, 0);
+        answer(cpu, task, left.prev_slot);
         if left.flags & handover::STOPS != 0 {
             task.stop = stop_of(prev, next);
         }
     }
     if let Some(task) = maps::task(left.next_slot) {
-        let over = if left.flags & handover::RUNNABLE != 0 { from.party } else { 0 };
-        answer(cpu, task, left.next_slot, left.now_ns, true, over);
+        if is_open(task) {
+            // Mostly the waker has just run itself: then its books with the wakee are at hand.
+            let is_same = task.wake.from == key.from
+                && party::observed(left.next_slot, task.opened_ns) == key.to;
+            let books = if is_same {
+                cpu.pairs_folded += u64::from(is_folded);
+                found
+            } else {
+                pair_of(cpu, task, left.next_slot)
+            };
+            let over = left.flags & handover::RUNNABLE != 0 && task.wake.from == from.party;
+            if let Some(books) = books {
+                book(books, task, Some(left.now_ns), over);
+            }
+        }
         if left.flags & handover::RESUMES != 0 {
             resumed(cpu, task, left.next_slot, left.now_ns);
         }
     }
 }
 
-/// Books the wakeup that `wakee` has not answered yet, if any; with its latency, if it runs now.
-///
-/// `over`: who ran before it and could have run on.
+/// True if the wakee has not answered its last wakeup yet, and that is booked.
 #[inline(always)]
-pub fn answer(cpu: &mut Cpu, wakee: &mut Task, slot: u32, now_ns: u64, runs: bool, over: u64) {
-    if config!(pairs) == 0 || wakee.wake.since_ns == 0 {
-        return;
-    }
+fn is_open(wakee: &Task) -> bool {
+    config!(pairs) != 0 && wakee.wake.since_ns != 0
+}
+
+/// The books of a wakee with its waker, and whether they are new.
+#[inline(always)]
+fn pair_of(cpu: &mut Cpu, wakee: &Task, slot: u32) -> Option<(&'static mut Pair, bool)> {
     let key = PairKey { from: wakee.wake.from, to: party::observed(slot, wakee.opened_ns) };
-    let Some((pair, is_new)) = maps::pair(cpu, &key) else { return };
+    maps::pair(cpu, &key)
+}
+
+/// Books the wakeup that `wakee` has not answered yet, if any; it does not run now.
+#[inline(always)]
+pub fn answer(cpu: &mut Cpu, wakee: &mut Task, slot: u32) {
+    if is_open(wakee)
+        && let Some(books) = pair_of(cpu, wakee, slot)
+    {
+        book(books, wakee, None, false);
+    }
+}
+
+/// Books a wakeup; `runs_ns` is when its wakee runs, if it does, and `over` says that the waker ran before it and
+/// could have run on.
+#[inline(always)]
+fn book(books: (&'static mut Pair, bool), wakee: &mut Task, runs_ns: Option<u64>, over: bool) {
+    let (pair, is_new) = books;
     if is_new {
         pair.from_comm = wakee.wake.from_comm;
         pair.from_tgid = wakee.wake.from_tgid;
     }
-    let latency_ns = if runs { Some(now_ns.saturating_sub(wakee.wake.since_ns)) } else { None };
+    let latency_ns = runs_ns.map(|now_ns| now_ns.saturating_sub(wakee.wake.since_ns));
     pair.woken(&wakee.wake, latency_ns);
-    if over == wakee.wake.from {
-        pair.preemptions += 1;
-    }
+    pair.preemptions += u64::from(over);
     wakee.wake.since_ns = 0;
 }
 

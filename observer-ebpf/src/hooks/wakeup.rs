@@ -48,7 +48,7 @@ fn woken(cpu: &mut Cpu, wakee: Ptr, slot: u32, wake: &Wake) {
     match maps::task(slot) {
         Some(task) if task.address == wakee as u64 => {
             // One that it has not run for yet.
-            pair::answer(cpu, task, slot, wake.since_ns, false, 0);
+            pair::answer(cpu, task, slot);
             wakeup::woken(task, wake);
         }
         _ => pair::woken_unobserved(cpu, wake, wakee),
@@ -60,20 +60,23 @@ fn woken(cpu: &mut Cpu, wakee: Ptr, slot: u32, wake: &Wake) {
 fn sched_wakeup(ctx: BtfTracePointContext) -> i32 {
     let Some(cpu) = maps::enter(hook::WAKEUP) else { return 0 };
     let wakee: Ptr = ctx.arg(0);
-    if cpu.waking == wakee as u64
-        && let Some(cost_ns) = wakeup::end(cpu, wakee as u64, maps::now_ns())
-    {
-        cost(cpu, wakee, cost_ns);
+    let slot = maps::slot_of(kernel::tid(wakee));
+    // Read once, and only if somebody wants it.
+    let mut now_ns = 0;
+    if cpu.waking == wakee as u64 {
+        now_ns = maps::now_ns();
+        if let Some(cost_ns) = wakeup::end(cpu, wakee as u64, now_ns) {
+            cost(cpu, wakee, slot, cost_ns);
+        }
     }
-    enqueued(wakee);
+    enqueued(wakee, slot, now_ns);
     0
 }
 
 /// What the wakeup that ends here cost its waker.
 #[inline(always)]
-fn cost(cpu: &mut Cpu, wakee: Ptr, cost_ns: u64) {
+fn cost(cpu: &mut Cpu, wakee: Ptr, slot: u32, cost_ns: u64) {
     let waker = if cpu.in_interrupt() { None } else { maps::owner(cpu) };
-    let slot = maps::slot_of(kernel::tid(wakee));
     match maps::task(slot) {
         Some(task) if task.address == wakee as u64 => task.wake.cost_ns = cost_ns,
         _ => {
@@ -103,17 +106,17 @@ fn wakeup_new(ctx: BtfTracePointContext) -> i32 {
             _ => pair::woken_unobserved(cpu, &wake, wakee),
         }
     }
-    enqueued(wakee);
+    enqueued(wakee, slot, 0);
     0
 }
 
+/// `now_ns`: 0 where the clock has not been read yet.
 #[inline(always)]
-fn enqueued(wakee: Ptr) {
-    let wakee_slot = maps::slot_of(kernel::tid(wakee));
+fn enqueued(wakee: Ptr, wakee_slot: u32, now_ns: u64) {
     let rq = kernel::run_queue(wakee);
     if rq.is_null() {
         if let Some(task) = maps::task(wakee_slot) {
-            wakeup::enqueued(task, maps::now_ns());
+            wakeup::enqueued(task, if now_ns == 0 { maps::now_ns() } else { now_ns });
         }
         return;
     }
@@ -121,7 +124,7 @@ fn enqueued(wakee: Ptr) {
     if target.slot | wakee_slot == NO_SLOT {
         return;
     }
-    let now_ns = maps::now_ns();
+    let now_ns = if now_ns == 0 { maps::now_ns() } else { now_ns };
     if let Some(task) = maps::task(wakee_slot) {
         wakeup::enqueued(task, now_ns);
     }

@@ -313,6 +313,7 @@ fn options(target: Target, probe: &ProbeArgs) -> Options {
         base: probe.hooks.clone(),
         without: probe.without.clone(),
         no_split: probe.no_split,
+        no_pairs: probe.max_pairs == Some(0),
     };
     Options { target, max_tasks: probe.max_tasks, max_pairs: probe.max_pairs, hooks }
 }

@@ -13,6 +13,8 @@ pub struct Selection {
     pub without: Vec<String>,
     /// Totals only: nothing that only the split into user and system needs.
     pub no_split: bool,
+    /// No pairs: nothing that only they need.
+    pub no_pairs: bool,
 }
 
 /// What `--hooks` says.
@@ -88,6 +90,9 @@ impl Selection {
         if self.no_split && only_for_the_split(hook) {
             return Some("left out by --no-split");
         }
+        if self.no_pairs && hook.index == hook::PAIRS {
+            return Some("left out by --max-pairs 0");
+        }
         match &self.base {
             Base::Auto if hook.on_request => Some("attached only on request: --hooks auto,NAME"),
             Base::Auto => None,
@@ -142,6 +147,12 @@ mod tests {
         let minimal = wanted(&Selection { base: Base::Minimal, ..Selection::default() });
         let required: Vec<&str> = HOOKS.iter().filter(|h| h.required).map(|h| h.name).collect();
         assert_eq!(minimal, required);
+    }
+
+    #[test]
+    fn without_pairs_their_program_is_left_out() {
+        let selection = Selection { no_pairs: true, ..Selection::default() };
+        assert!(!selection.wants(hook::PAIRS) && selection.wants(hook::SWITCH));
     }
 
     #[test]

@@ -101,7 +101,9 @@ fn steps(place: &Bench) -> Result<Section> {
 fn trace(place: &Bench) -> Result<Vec<(String, f64)>> {
     let pid = std::process::id().to_string();
     let begin = Instant::now();
-    let mut child = Command::new(&place.observer)
+    let mut child = Command::new("nice")
+        .args(["-n", "-20"])
+        .arg(&place.observer)
         .args(["--log", "--log", "--pid", &pid, "--no-follow", "-n", "1", "-i", "0.01"])
         .args(["-o", "/dev/null", "--format", "jsonl"])
         .stdin(Stdio::null())
