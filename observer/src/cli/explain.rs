@@ -49,7 +49,7 @@ fn file(path: &Path) -> Result<ExitCode> {
 fn say(report: &Report, aside: bool) -> Result<()> {
     let text = explain::render(report, output::width(aside));
     if aside {
-        anstream::eprint!("{text}");
+        output::warn(text.trim_end());
         return Ok(());
     }
     output::print(&text)
