@@ -29,7 +29,7 @@ pub struct PictureArgs {
     #[arg(long, value_name = "KEYS", hide = true, default_value = "..!")]
     picture_keys: String,
     /// Columns and lines
-    #[arg(long, value_name = "CxL", hide = true, default_value = "120x36", value_parser = parse_size)]
+    #[arg(long, value_name = "CxL", hide = true, default_value = "120x30", value_parser = parse_size)]
     picture_size: (u16, u16),
 }
 

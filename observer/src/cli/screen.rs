@@ -5,7 +5,10 @@ use std::{
     io::{self, BufWriter, IsTerminal as _, Stdout, Write as _, stdin, stdout},
     mem::ManuallyDrop,
     path::PathBuf,
-    sync::Once,
+    sync::{
+        Once,
+        atomic::{AtomicBool, Ordering},
+    },
     thread,
 };
 
@@ -62,7 +65,11 @@ struct Screen {
 impl Screen {
     fn enter() -> Result<Self> {
         restore_on_panic();
-        take_terminal().context("cannot use the terminal; --plain prints lines")?;
+        let taken = take_terminal();
+        if taken.is_err() {
+            give_terminal_back();
+        }
+        taken.context("cannot use the terminal; --plain prints lines")?;
         let backend = CrosstermBackend::new(BufWriter::with_capacity(BUFFER, stdout()));
         match Terminal::new(backend) {
             Ok(terminal) => Ok(Self { terminal: ManuallyDrop::new(terminal) }),
@@ -113,13 +120,21 @@ impl Drop for Screen {
     }
 }
 
+/// The terminal is ours.
+static IS_TAKEN: AtomicBool = AtomicBool::new(false);
+
 fn take_terminal() -> io::Result<()> {
     enable_raw_mode()?;
+    IS_TAKEN.store(true, Ordering::SeqCst);
     execute!(stdout(), EnterAlternateScreen)
 }
 
-/// Never fails: a terminal that is gone needs nothing.
+/// Never fails: a terminal that is gone needs nothing. Only once for each time that it was taken: leaving the
+/// alternate screen again would put the cursor over what was written since.
 fn give_terminal_back() {
+    if !IS_TAKEN.swap(false, Ordering::SeqCst) {
+        return;
+    }
     let _ = execute!(stdout(), LeaveAlternateScreen, Show);
     let _ = stdout().flush();
     let _ = disable_raw_mode();

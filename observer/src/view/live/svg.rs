@@ -113,19 +113,28 @@ fn run(out: &mut String, (start, end): (u16, u16), top: f64, text: &str, look: L
         let width = f64::from(end - start) * CELL.0;
         rect(out, (left(start), top, width, CELL.1), background, look);
     }
-    // Blocks are drawn: fonts leave gaps between them.
+    // Blocks are drawn, those in a row as one: fonts and edges leave gaps between them.
     let mut x = start;
-    for character in text.chars() {
-        if let Some((from_left, from_top, width, height)) = block(character) {
-            let place = (
-                left(x) + from_left * CELL.0,
-                top + from_top * CELL.1,
-                width * CELL.0,
-                height * CELL.1,
-            );
-            rect(out, place, look.foreground, look);
+    let characters: Vec<char> = text.chars().collect();
+    for same in characters.chunk_by(|a, b| a == b) {
+        let cells: u16 = same.iter().map(|c| c.width().unwrap_or(0) as u16).sum();
+        if let Some((from_left, from_top, width, height)) = block(same[0]) {
+            let each = (from_left * CELL.0, top + from_top * CELL.1, height * CELL.1);
+            let mut draw = |x: u16, width: f64| {
+                rect(
+                    out,
+                    (left(x) + each.0, each.1, width * CELL.0, each.2),
+                    look.foreground,
+                    look,
+                );
+            };
+            if width < 1.0 {
+                (x..x + cells).for_each(|x| draw(x, width));
+            } else {
+                draw(x, f64::from(cells));
+            }
         }
-        x += character.width().unwrap_or(0) as u16;
+        x += cells;
     }
     let words: String =
         text.chars().map(|c| if block(c).is_some() { '\u{a0}' } else { c }).collect();
@@ -183,13 +192,13 @@ mod tests {
     fn text_blocks_and_looks() {
         let mut frame = Buffer::empty(Rect::new(0, 0, 12, 2));
         frame.set_string(0, 0, "a<b", Style::new().fg(Color::Red).add_modifier(Modifier::BOLD));
-        frame.set_string(4, 0, "│█▌", Style::new());
+        frame.set_string(4, 0, "│██▌", Style::new());
         frame.set_string(0, 1, "on", Style::new().add_modifier(Modifier::REVERSED));
         let text = svg(&[frame.clone()], 1.0);
         assert!(
             text.contains("fill=\"#ff6b6b\" font-weight=\"bold\" xml:space=\"preserve\">a&lt;b<")
         );
-        // Full and half block: two filled rectangles, and one behind the reversed text.
+        // Full blocks and a half one: two filled rectangles, and one behind the reversed text.
         assert_eq!(text.matches("<rect x=").count(), 3, "{text}");
         assert!(!text.contains("animation"));
         let moving = svg(&[frame.clone(), frame], 2.0);
