@@ -119,7 +119,7 @@ pub const HOOKS: [Hook; names::HOOKS] = [
     ),
     tracepoint("sched_switch", hook::SWITCH, true, "everything"),
     hook_of(
-        "sched_switch pairs",
+        "sched_switch:pairs",
         hook::PAIRS,
         Via::Tracepoint("sched_switch"),
         "who woke whom, who traced whom, and whose time went to whom",
@@ -194,7 +194,7 @@ pub const HOOKS: [Hook; names::HOOKS] = [
     Hook {
         refines: true,
         ..hook_of(
-            "ptrace_stop exit",
+            "ptrace_stop:exit",
             hook::STOP_LEAVE,
             Via::Return(STOP),
             "the way out of a ptrace stop is calibrated, not measured",
@@ -214,7 +214,7 @@ pub const HOOKS: [Hook; names::HOOKS] = [
         refines: true,
         instead_of: Some(hook::STOP_ENTER),
         ..hook_of(
-            "ptrace_stop return probe",
+            "ptrace_stop:kretprobe",
             hook::STOP_RETPROBE,
             Via::ReturnProbe(STOP),
             "the way out of a ptrace stop is calibrated, not measured",
@@ -224,7 +224,7 @@ pub const HOOKS: [Hook; names::HOOKS] = [
         refines: true,
         needs: Some(hook::STOP_RETPROBE),
         ..hook_of(
-            "ptrace_stop probe",
+            "ptrace_stop:kprobe",
             hook::STOP_PROBE,
             Via::Probe(STOP),
             "the way into a ptrace stop is calibrated, not measured",

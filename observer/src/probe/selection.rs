@@ -180,7 +180,7 @@ mod tests {
         for name in ["sys_enter", "page_fault_user", "irq_handler_entry", "ptrace_stop"] {
             assert!(!totals.contains(&name), "{name}");
         }
-        for name in ["sched_switch", "sched_wakeup", "sched_switch pairs", "task"] {
+        for name in ["sched_switch", "sched_wakeup", "sched_switch:pairs", "task"] {
             assert!(totals.contains(&name), "{name}");
         }
     }

@@ -17,6 +17,8 @@ pub struct Records {
     pub header: Value,
     /// Its `task` records.
     pub tasks: Vec<Value>,
+    /// Its `pair` records.
+    pub pairs: Vec<Value>,
     /// Its `cpu` records.
     pub cpus: Vec<Value>,
     /// Its `trailer`.
@@ -49,8 +51,8 @@ impl Records {
         let of_type = |name: &str| {
             lines.iter().filter(|line| line["type"] == name).cloned().collect::<Vec<_>>()
         };
-        let (tasks, cpus) = (of_type("task"), of_type("cpu"));
-        Ok(Self { truth: Value::Null, header, tasks, cpus, trailer })
+        let (tasks, pairs, cpus) = (of_type("task"), of_type("pair"), of_type("cpu"));
+        Ok(Self { truth: Value::Null, header, tasks, pairs, cpus, trailer })
     }
 
     /// The record of the thread whose id the program calls by this name.
@@ -60,6 +62,28 @@ impl Records {
             .with_context(|| format!("the program named no {id_in_truth}: {}", self.truth))?;
         let found = self.tasks.iter().find(|task| task["tid"].as_u64() == Some(tid));
         found.with_context(|| format!("no record of {id_in_truth} {tid}"))
+    }
+
+    /// To the ns: each shift of a task is in exactly one of its pairs, and nothing found no room.
+    pub fn check_pairs(&self) -> Result<()> {
+        ensure!(self.trailer["pairs_folded"] == 0, "pairs found no room: {}", self.trailer);
+        let moved = |side: &str, tid: u64| -> Result<f64> {
+            let of_task = self
+                .pairs
+                .iter()
+                .filter(|pair| pair["kind"] == "wake" && pair[side].as_u64() == Some(tid));
+            of_task.map(|pair| Ok(number(pair, "skip_ns")? + number(pair, "path_ns")?)).sum()
+        };
+        for task in &self.tasks {
+            let tid = task["tid"].as_u64().unwrap_or_default();
+            for (side, way) in [("to_tid", "in"), ("from_tid", "out")] {
+                let own_ns = number(task, &format!("skip_{way}_ns"))?
+                    + number(task, &format!("path_{way}_ns"))?;
+                let pairs_ns = moved(side, tid)?;
+                ensure!(own_ns == pairs_ns, "{way}: {own_ns} ns, in pairs {pairs_ns} ns: {task}");
+            }
+        }
+        Ok(())
     }
 
     /// What must hold on every kernel and however slow the machine is: the ledger explains every difference,

@@ -38,9 +38,17 @@ pub fn is_in(hook: &str, release: &str, arch: &str) -> bool {
         // arch/x86/include/asm/trace/exceptions.h and irq_vectors.h; a software event without the tracepoint
         // is still there.
         "page_fault_user" => arch == "x86_64",
+        // Attached on request, or where the function itself cannot be entered.
+        "update_rq_clock" | "ptrace_stop:kprobe" | "ptrace_stop:kretprobe" => false,
         _ if is_x86_vector(hook) => arch == "x86_64",
         _ => true,
     }
+}
+
+/// True where functions can be entered (`fentry`): x86-64 since 5.5, arm64 not before 6.4.
+pub fn has_trampolines(header: &Value) -> bool {
+    let release = header["kernel"].as_str().unwrap_or_default();
+    header["arch"] == "x86_64" || version(release) >= (6, 4)
 }
 
 fn is_x86_vector(hook: &str) -> bool {

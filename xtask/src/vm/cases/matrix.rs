@@ -52,6 +52,18 @@ pub fn cases() -> Vec<Case> {
         observed("fifo-pair", "", "ptrace --policy fifo --syscalls 2000 --work-us 0", |outcome| {
             whole(outcome, fifo_pair)
         }),
+        observed("ledger", "", "pingpong --count 500", |outcome| {
+            whole(outcome, Records::check_pairs)
+        }),
+        observer("two-ways", &traced("--hooks auto,update_rq_clock"), &[FILE], |outcome| {
+            whole(outcome, two_ways)
+        }),
+        observer(
+            "probes",
+            &traced("--without ptrace_stop --without ptrace_stop:exit"),
+            &[FILE],
+            |outcome| whole(outcome, probes),
+        ),
         observed("hostile-comm", "", "hostile-comm --name-hex 1b5b33316d0a9b --ms 20", |outcome| {
             whole(outcome, |records| {
                 let name = &records.task("tid")?["comm"];
@@ -81,6 +93,47 @@ pub fn cases() -> Vec<Case> {
         ),
         observer("sigkill", &sigkill_command(), &[], nothing_left_attached),
     ]
+}
+
+/// A ptraced pair, observed with options.
+fn traced(options: &str) -> String {
+    format!(
+        "observer run {options} --format jsonl -o {FILE} -- \
+         observer workload ptrace --policy other --syscalls 1000 --work-us 0"
+    )
+}
+
+/// What became of a hook.
+fn state<'a>(header: &'a Value, name: &str) -> Option<&'a str> {
+    let hooks = header["hooks"].as_array()?;
+    hooks.iter().find(|hook| hook["name"] == name)?["state"].as_str()
+}
+
+/// The request seen at the wakeup and the void clock update seen by itself are the same switches.
+fn two_ways(records: &Records) -> Result<()> {
+    records.check_pairs()?;
+    let compared = number(&records.trailer, "clocks_compared")?;
+    if state(&records.header, "update_rq_clock") != Some("active") {
+        ensure!(!support::has_trampolines(&records.header), "update_rq_clock is not active");
+        ensure!(compared == 0.0, "compared without the hook: {}", records.trailer);
+        return Ok(());
+    }
+    let disagreed = number(&records.trailer, "clocks_disagreed")?;
+    ensure!(compared > 1000.0, "only {compared} switches were compared");
+    ensure!(disagreed <= compared * 0.01, "{disagreed} of {compared} switches disagreed");
+    Ok(())
+}
+
+/// Where the function may not be entered, its symbol is probed.
+fn probes(records: &Records) -> Result<()> {
+    for name in ["ptrace_stop:kprobe", "ptrace_stop:kretprobe"] {
+        let state = state(&records.header, name);
+        ensure!(state == Some("active"), "{name} is {state:?}: {}", records.header["hooks"]);
+    }
+    let tracee = records.task("tracee_tid")?;
+    let (seen, made) = (number(tracee, "ptrace_stops")?, number(&records.truth, "stops")?);
+    ensure!((seen - made).abs() <= 3.0, "{seen} stops seen, {made} made");
+    Ok(())
 }
 
 /// The command succeeded, the identities hold, and so does `check`.
@@ -192,7 +245,7 @@ mod tests {
 
     fn records(truth: Value, tasks: Vec<Value>, preempt: &str) -> Records {
         let header = json!({"preempt": preempt});
-        Records { truth, header, tasks, cpus: Vec::new(), trailer: Value::Null }
+        Records { truth, header, tasks, pairs: Vec::new(), cpus: Vec::new(), trailer: Value::Null }
     }
 
     fn pair(kernel: &str, preempt: &str, skips: u64, gain_ns: i64) -> Result<()> {
