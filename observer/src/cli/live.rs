@@ -103,7 +103,7 @@ async fn watch(
     }
 }
 
-/// Puts the titles above the first block, and above each that begins a new screen.
+/// Puts the titles above the first block, above each that begins a new screen, and into one that is longer.
 #[derive(Default)]
 struct Titles {
     /// Lines since the titles, with them.
@@ -112,13 +112,23 @@ struct Titles {
 
 impl Titles {
     fn put(&mut self, block: String, width: usize, height: usize) -> String {
-        let added = block.lines().count();
-        if self.lines != 0 && self.lines + added <= height.saturating_sub(1) {
-            self.lines += added;
+        // The cursor has the last line; the titles and one more line fit on any screen.
+        let room = height.saturating_sub(1).max(2);
+        if self.lines != 0 && self.lines + block.lines().count() <= room {
+            self.lines += block.lines().count();
             return block;
         }
-        self.lines = 1 + added;
-        table::interval_title(width) + &block
+        self.lines = room;
+        let mut text = String::with_capacity(block.len() + width);
+        for line in block.split_inclusive('\n') {
+            if self.lines >= room {
+                text.push_str(&table::interval_title(width));
+                self.lines = 1;
+            }
+            text.push_str(line);
+            self.lines += 1;
+        }
+        text
     }
 }
 
@@ -131,13 +141,15 @@ mod tests {
         let mut titles = Titles::default();
         let mut screen: Vec<String> = Vec::new();
         for number in 0..40 {
-            let block = "line\n".repeat(1 + number % 4);
+            let block = "line\n".repeat(if number % 10 == 9 { 30 } else { 1 + number % 4 });
             let text = titles.put(block, 80, 10);
-            screen.extend(text.lines().map(str::to_owned));
-            // The last line of a terminal is the one that the cursor is in.
-            let seen = &screen[screen.len().saturating_sub(9)..];
-            assert!(seen.iter().any(|line| line.contains("INT")), "{number}: {seen:?}");
+            for line in text.lines() {
+                screen.push(line.to_owned());
+                // The last line of a terminal is the one that the cursor is in.
+                let seen = &screen[screen.len().saturating_sub(9)..];
+                assert!(seen.iter().any(|line| line.contains("INT")), "{number}: {seen:?}");
+            }
         }
-        assert!(screen.iter().filter(|line| line.contains("INT")).count() < 20);
+        assert!(screen.iter().filter(|line| line.contains("INT")).count() < 40);
     }
 }
