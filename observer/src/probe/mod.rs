@@ -35,7 +35,7 @@ pub use self::{
 use self::{ledger::Table, shared::SharedArray};
 use crate::kernel::Limits;
 
-/// Pairs of each kind for which there is room, unless the user says otherwise: 8 MB for both.
+/// Pairs of each kind for which there is room, unless the user says otherwise: 15 MB for both.
 pub const MAX_PAIRS: u32 = 4_096;
 
 /// Sizes of the maps.

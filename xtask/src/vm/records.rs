@@ -35,6 +35,14 @@ impl Records {
         Ok(records)
     }
 
+    /// Reads another file of records; `truth` is what its program said of itself.
+    pub fn of_file(outcome: &Outcome, file: &str, truth: &str) -> Result<Self> {
+        let bytes = outcome.files.get(file).with_context(|| format!("no {file}"))?;
+        let mut records = Self::parse(bytes).with_context(|| file.to_owned())?;
+        records.truth = serde_json::from_str(truth).context("the program's own report")?;
+        Ok(records)
+    }
+
     fn parse(bytes: &[u8]) -> Result<Self> {
         let text = str::from_utf8(bytes).context("not UTF-8")?;
         let mut lines = Vec::new();

@@ -64,6 +64,7 @@ pub fn cases() -> Vec<Case> {
             &[FILE],
             |outcome| whole(outcome, probes),
         ),
+        observer("untraced", &traced_and_not(), &[FILE, UNTRACED], traced_as_untraced),
         observed("hostile-comm", "", "hostile-comm --name-hex 1b5b33316d0a9b --ms 20", |outcome| {
             whole(outcome, |records| {
                 let name = &records.task("tid")?["comm"];
@@ -93,6 +94,37 @@ pub fn cases() -> Vec<Case> {
         ),
         observer("sigkill", &sigkill_command(), &[], nothing_left_attached),
     ]
+}
+
+/// Where the run without a tracer leaves its records.
+const UNTRACED: &str = "/tmp/untraced.jsonl";
+
+/// The same work with and without a tracer. Only where guest time is instructions can the two be compared.
+fn traced_and_not() -> String {
+    let run = |file: &str, option: &str| {
+        format!(
+            "observer run --format jsonl -o {file} -- observer workload ptrace {option} \
+             --syscalls 200 --work-steps 1000"
+        )
+    };
+    format!("{} && {}", run(FILE, ""), run(UNTRACED, "--untraced"))
+}
+
+/// The tracee's measured user time is the same with a tracer, within 2 %; its time in the kernel is not.
+fn traced_as_untraced(outcome: &Outcome) -> Result<Counts> {
+    exit_zero(outcome)?;
+    let mut truths = outcome.stdout.lines();
+    let mut user_ns = |file: &str| {
+        let truth = truths.next().context("a report is missing")?;
+        let records = Records::of_file(outcome, file, truth)?;
+        records.check_identities()?;
+        number(records.task("tracee_tid")?, "user_ns")
+    };
+    let (traced_ns, untraced_ns) = (user_ns(FILE)?, user_ns(UNTRACED)?);
+    let ratio = traced_ns / untraced_ns;
+    println!("vm: user time traced {traced_ns:.0} ns, untraced {untraced_ns:.0} ns: {ratio:.4}");
+    ensure!((ratio - 1.0).abs() < 0.02, "traced {traced_ns} ns, untraced {untraced_ns} ns");
+    Ok(ONE_PASSED)
 }
 
 /// A ptraced pair, observed with options.
