@@ -128,6 +128,7 @@ fn cache(project: &Project) -> PathBuf {
 /// # Errors
 /// When the guest's programs cannot be built or an argument names nothing.
 pub fn run(project: &Project, arguments: &Arguments) -> Result<Counts> {
+    support::IS_RECORDING.store(arguments.record, std::sync::atomic::Ordering::Relaxed);
     let setups = matrix::choose(&arguments.kernels)?;
     let own = own_cases(arguments)?;
     let mut counts = Counts::default();

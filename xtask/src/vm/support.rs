@@ -3,7 +3,12 @@
 //! The record is a file of the project. `cargo xtask vm --record` writes it; a test compares the README with it, and
 //! each run compares the verifier's counts with it.
 
-use std::{collections::BTreeMap, fs, path::PathBuf};
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::PathBuf,
+    sync::atomic::{AtomicBool, Ordering},
+};
 
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
@@ -147,11 +152,18 @@ fn doctor_counts(text: &str) -> BTreeMap<String, u64> {
     text.lines().filter_map(count).collect()
 }
 
+/// Set while a new record is made: then the old one is no measure.
+pub static IS_RECORDING: AtomicBool = AtomicBool::new(false);
+
 /// Compares the verifier's counts of a doctor's output with the limit and with the record.
 pub fn check_verifier(doctor: &str) -> Result<()> {
     let kernel = doctor.lines().find_map(|line| line.strip_prefix("Kernel "));
     let release = kernel.and_then(|rest| rest.split_whitespace().next()).unwrap_or_default();
-    let record: Value = serde_json::from_str(RECORD).context("xtask/matrix.json")?;
+    let record: Value = if IS_RECORDING.load(Ordering::Relaxed) {
+        Value::Null
+    } else {
+        serde_json::from_str(RECORD).context("xtask/matrix.json")?
+    };
     compare(&doctor_counts(doctor), &record["verifier"][short(release)])
 }
 
