@@ -195,6 +195,42 @@ impl Cpu {
         self.since_ns.saturating_sub(self.started_ns)
     }
 
+    /// What was booked since an earlier reading of the same CPU; the longest of all times stays.
+    #[must_use]
+    pub fn after(mut self, before: &Self) -> Self {
+        self.started_ns = before.since_ns;
+        let then = before.owner_ns.iter().flatten();
+        self.owner_ns
+            .iter_mut()
+            .flatten()
+            .zip(then)
+            .for_each(|(now, then)| *now = now.saturating_sub(*then));
+        self.runs
+            .0
+            .iter_mut()
+            .zip(before.runs.0)
+            .for_each(|(now, then)| *now = now.saturating_sub(then));
+        for (now, then) in [
+            (&mut self.switches, before.switches),
+            (&mut self.skips, before.skips),
+            (&mut self.clock_backwards, before.clock_backwards),
+            (&mut self.clock_jumps, before.clock_jumps),
+            (&mut self.unmatched, before.unmatched),
+            (&mut self.map_full, before.map_full),
+            (&mut self.ring_full, before.ring_full),
+            (&mut self.stale_slots, before.stale_slots),
+            (&mut self.missed_switches, before.missed_switches),
+            (&mut self.pairs_folded, before.pairs_folded),
+            (&mut self.clock_skipped, before.clock_skipped),
+            (&mut self.compared, before.compared),
+            (&mut self.disagreed, before.disagreed),
+            (&mut self.compared_apart_ns, before.compared_apart_ns),
+        ] {
+            *now = now.saturating_sub(then);
+        }
+        self
+    }
+
     /// What the owners and modes add up to; equal to [`Cpu::elapsed_ns`].
     #[must_use]
     pub fn accounted_ns(&self) -> u64 {
@@ -213,3 +249,24 @@ impl Cpu {
 }
 
 const _: () = assert!(size_of::<Cpu>().is_multiple_of(64), "a CPU does not share a cache line");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_later_reading_less_an_earlier_one_is_what_came_between() {
+        let mut cpu = Cpu::default();
+        cpu.charge(1_000, None);
+        cpu.charge(1_500, None);
+        cpu.unmatched = 3;
+        cpu.runs.0[2] = 7;
+        let before = cpu;
+        cpu.charge(1_900, None);
+        cpu.unmatched = 4;
+        cpu.runs.0[2] = 9;
+        let between = cpu.after(&before);
+        assert_eq!((between.elapsed_ns(), between.accounted_ns()), (400, 400));
+        assert_eq!((between.unmatched, between.runs.0[2]), (1, 2));
+    }
+}

@@ -15,6 +15,7 @@ use std::{
 use anyhow::{Context as _, Result};
 use log::debug;
 use observer_common::{
+    cpu::Cpu,
     layout::Config,
     names::{HOOKS, hook},
     task::{Task, crossing, flag, state},
@@ -74,8 +75,8 @@ pub struct Session {
     unnamed: HashSet<(u32, u32)>,
     missed_readings: u64,
     cost: OwnCost,
-    /// Runs before anything was observed: loading and calibrating.
-    runs_at_start: [u64; HOOKS],
+    /// The CPUs before anything was observed: after loading and calibrating.
+    cpus_at_start: BTreeMap<u32, Cpu>,
     started_ns: u64,
 }
 
@@ -142,7 +143,7 @@ impl Session {
             unnamed: HashSet::new(),
             missed_readings: 0,
             cost,
-            runs_at_start: [0; HOOKS],
+            cpus_at_start: BTreeMap::new(),
             started_ns,
         })
     }
@@ -153,7 +154,7 @@ impl Session {
         self.probe.find_tasks()?;
         debug!("start: tasks found");
         self.started_ns = now_ns();
-        self.runs_at_start = self.runs();
+        self.cpus_at_start = self.probe.cpus().collect();
         self.snapshot()
     }
 
@@ -316,7 +317,7 @@ impl Session {
     pub fn report(&self) -> Report {
         let tasks = self.figures();
         let trailer = self.trailer(&tasks);
-        let cpus = self.probe.cpus().map(|(number, cpu)| cpu_figures(number, &cpu)).collect();
+        let cpus = self.cpus().map(|(number, cpu)| cpu_figures(number, &cpu)).collect();
         let header = self.header.clone();
         Report {
             header,
@@ -338,7 +339,7 @@ impl Session {
             residual_ns: tasks.iter().map(|task| task.residual_ns).sum(),
             ..Trailer::default()
         };
-        for (_, cpu) in self.probe.cpus() {
+        for (_, cpu) in self.cpus() {
             trailer.map_full += cpu.map_full;
             trailer.pairs_folded += cpu.pairs_folded;
             trailer.clocks_compared += cpu.compared;
@@ -352,17 +353,24 @@ impl Session {
             // A run whose slot belonged to another task went to the unobserved.
             trailer.lost_events += cpu.stale_slots;
         }
-        let mut runs = self.runs();
-        runs.iter_mut().zip(self.runs_at_start).for_each(|(runs, before)| *runs -= before);
+        let runs = self.runs();
         trailer.hook_runs = runs.iter().sum();
         trailer.hook_ns = self.cost.hook_ns(&runs);
         trailer
     }
 
-    /// Runs of each program since it was attached, over all CPUs.
+    /// The CPUs since the session observes: loading and calibration are not in it.
+    fn cpus(&self) -> impl Iterator<Item = (u32, Cpu)> + '_ {
+        self.probe.cpus().map(|(number, cpu)| match self.cpus_at_start.get(&number) {
+            Some(before) => (number, cpu.after(before)),
+            None => (number, cpu),
+        })
+    }
+
+    /// Runs of each program, over all CPUs.
     fn runs(&self) -> [u64; HOOKS] {
         let mut runs = [0; HOOKS];
-        for (_, cpu) in self.probe.cpus() {
+        for (_, cpu) in self.cpus() {
             runs.iter_mut().zip(cpu.runs.0).for_each(|(sum, count)| *sum += count);
         }
         runs
