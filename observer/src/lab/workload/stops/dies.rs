@@ -1,7 +1,7 @@
 //! `stops tracer-dies`: the tracer is killed while its tracee is stopped, or while it runs.
 //!
 //! Without PTRACE_O_EXITKILL the tracee goes on: at once, or, if the stop was for a SIGSTOP that its tracer has not
-//! taken back, into the job-control stop that this signal asks for.
+//! waited for, into the job-control stop that this signal asks for.
 
 use std::thread::sleep;
 use std::time::Duration;
@@ -24,7 +24,7 @@ use super::tracer::{EVENT_STOP, GO, Tracer, Truth, expect_event, is_killed, sett
 
 /// How the tracer takes its tracee.
 #[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Attach {
+pub enum Means {
     /// PTRACE_TRACEME, then SIGSTOP
     Traceme,
     /// PTRACE_ATTACH
@@ -37,8 +37,8 @@ pub enum Attach {
 #[derive(clap::Args, Clone, Copy, Debug)]
 pub struct DiesArgs {
     /// How the tracer takes its tracee
-    #[arg(long, value_enum, default_value_t = Attach::Seize)]
-    pub attach: Attach,
+    #[arg(long, value_enum, default_value_t = Means::Seize)]
+    pub attach: Means,
     /// The tracee runs when the tracer dies (else it is stopped)
     #[arg(long)]
     pub running: bool,
@@ -137,15 +137,15 @@ fn trace(args: DiesArgs, clock: &Clock, shared: &Shared) -> Result<()> {
     wait_until(shared, slot::UNTIED)?;
     let options = if args.exitkill { Options::PTRACE_O_EXITKILL } else { Options::empty() };
     match args.attach {
-        Attach::Traceme => {}
-        Attach::Attach => ptrace::attach(pid).context("ptrace is refused here")?,
-        Attach::Seize => {
+        Means::Traceme => {}
+        Means::Attach => ptrace::attach(pid).context("ptrace is refused here")?,
+        Means::Seize => {
             ptrace::seize(pid, options).context("ptrace is refused here")?;
             ptrace::interrupt(pid)?;
         }
     }
     let stopped = Tracer::default().next(&mut tracee)?;
-    if args.attach == Attach::Seize {
+    if args.attach == Means::Seize {
         expect_event(&stopped, EVENT_STOP)?;
     } else {
         ensure!(matches!(stopped, WaitStatus::Stopped(_, Signal::SIGSTOP)), "{stopped:?}");
@@ -172,7 +172,7 @@ fn tracee(args: DiesArgs, clock: &Clock, shared: &Shared) -> i32 {
         return 1;
     }
     shared.set(slot::UNTIED, 1);
-    if args.attach == Attach::Traceme
+    if args.attach == Means::Traceme
         && ptrace::traceme().and_then(|()| raise(Signal::SIGSTOP)).is_err()
     {
         return 1;

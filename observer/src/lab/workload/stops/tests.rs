@@ -64,7 +64,7 @@ fn a_detached_tracee_runs_on() {
 #[test]
 #[ignore = "adopts orphans: run by a_tracer_that_dies_leaves_its_tracee_or_kills_it"]
 fn alone_tracer_dies() {
-    for attach in [dies::Attach::Traceme, dies::Attach::Attach, dies::Attach::Seize] {
+    for attach in [dies::Means::Traceme, dies::Means::Attach, dies::Means::Seize] {
         for (running, exitkill) in [(false, false), (false, true), (true, false), (true, true)] {
             let args = dies::DiesArgs { attach, running, exitkill, hold: hold() };
             let report = case(Case::TracerDies(args));
