@@ -138,7 +138,7 @@ fn resumed(cpu: &mut Cpu, tracee: &Task, slot: u32, now_ns: u64) {
 fn stop_of(tracee: Ptr, next: Ptr) -> Stop {
     let mut stop = Stop {
         kind: kind_of(
-            kernel::exit_code(tracee),
+            kernel::stop_code(tracee),
             kernel::ptrace_message(tracee),
             kernel::has_siginfo(tracee),
         ) as u32,

@@ -167,6 +167,23 @@ fn e14_only_the_traced_thread_has_stops() {
 
 #[test]
 #[ignore = "root"]
+fn e13_the_number_of_stops_does_not_depend_on_their_kind() {
+    let user_ns = [&[][..], &["--exit-stops"]].map(|option| {
+        let run = workload(&[&["stops", "seccomp"], option].concat());
+        let (task, truth) = tracee(&run);
+        assert_stops(&run, task);
+        assert_user(task, truth, 0);
+        let stops = if option.is_empty() { 1 } else { 2 };
+        // And the SIGSTOP that begins it.
+        let traced = integer(&run.truth, "traced_syscalls");
+        assert_eq!(integer(task, "ptrace_stops"), traced * stops + 1);
+        integer(task, "user_ns")
+    });
+    println!("user time with one stop per traced call, with two: {user_ns:?} ns");
+}
+
+#[test]
+#[ignore = "root"]
 fn e01_exec_from_a_thread_under_a_tracer_keeps_both_accounts() {
     let run = workload(&["stops", "exec-thread"]);
     let (leader_tid, former_tid) = (&run.truth["tracee_tid"], &run.truth["former_tid"]);
