@@ -118,6 +118,16 @@ pub fn answer(cpu: &mut Cpu, wakee: &mut Task, slot: u32, now_ns: u64, runs: boo
     wakee.wake.since_ns = 0;
 }
 
+/// A task has the CPU by a switch that was missed: its wakeup and its stop are over all the same. Who ran before it
+/// is not known.
+#[inline(always)]
+pub fn arrived(cpu: &mut Cpu, task: &mut Task, slot: u32, now_ns: u64, resumes: bool) {
+    answer(cpu, task, slot, now_ns, true, 0);
+    if resumes {
+        resumed(cpu, task, slot, now_ns);
+    }
+}
+
 /// Books the stop that ends as its tracee is switched in.
 #[inline(always)]
 fn resumed(cpu: &mut Cpu, tracee: &Task, slot: u32, now_ns: u64) {

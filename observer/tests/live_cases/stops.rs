@@ -299,6 +299,32 @@ fn e10_computing_costs_the_same_under_a_tracer() {
 
 #[test]
 #[ignore = "root"]
+fn e10_the_stops_are_the_same_on_one_cpu_and_across_two() {
+    if cpus() < 2 {
+        println!("SKIPPED: one CPU");
+        return;
+    }
+    for (tracer, handed_over) in [("0", true), ("1", false)] {
+        let arguments =
+            ["--syscalls", "2000", "--work-us", "5", "--tracee-cpu", "0", "--tracer-cpu", tracer];
+        let (run, task) = pair(&arguments);
+        assert_eq!(task["ptrace_stops"].as_u64(), run.truth["stops"].as_u64().map(|it| it + 1));
+        let trace = trace_of(&run, integer(&task, "tid"));
+        // Its tracer may have waited for the stop before the tracee has left its CPU.
+        let kinds = &trace["stops_by_kind"];
+        let syscalls = integer(kinds, "syscall_entry") + integer(kinds, "syscall_exit");
+        let lack = integer(&run.truth, "syscall_stops").abs_diff(syscalls);
+        assert!(lack <= unseen(&run), "{lack} of them lack: {trace} {}", run.trailer);
+        let (handed, across) = (integer(trace, "handoffs"), integer(trace, "handoffs_across"));
+        assert_eq!(handed + across, integer(trace, "count"), "{trace}");
+        // Not all: somebody else may come between the two on their CPU. And the first stop can come before the
+        // tracer has gone to its own.
+        assert!(if handed_over { handed > across * 4 } else { handed <= 1 }, "{trace}");
+    }
+}
+
+#[test]
+#[ignore = "root"]
 fn e11_kernel_time_comes_from_the_syscalls_and_not_from_ticks() {
     let run = workload(&["syscalls", "--count", "20000"]);
     let task = &run.tasks[0];
