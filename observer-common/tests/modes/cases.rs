@@ -72,6 +72,29 @@ fn b02_the_idle_tasks_of_two_cpus_share_nothing() {
     assert_eq!(rig.account(a).oncpu_ns(), 100);
 }
 
+#[test]
+fn b18_a_stop_that_was_there_at_the_start_lasts_since_then() {
+    let mut rig = Rig::new();
+    let (traced, stopped, asleep) = (rig.found(), rig.found(), rig.found());
+    lifecycle::found_stopped(rig.account_mut(traced), TASK_TRACED, TRACER);
+    lifecycle::found_stopped(rig.account_mut(stopped), TASK_STOPPED, 0);
+    lifecycle::found_stopped(rig.account_mut(asleep), 1, 0);
+    rig.after(700);
+    for slot in [traced, stopped, asleep] {
+        rig.woken(slot).enqueued(slot).after(20).runs_from(slot, Place::Exception);
+        rig.after(100).leaves(Out::sleep(Place::Exception)).after(1);
+    }
+    let task = rig.account(traced);
+    assert_eq!((task.stopped_ns, task.job_stopped_ns, task.tracer_tid), (700, 0, TRACER));
+    assert_eq!(task.ptrace_stops, 0, "it did not stop: it was stopped");
+    assert!(!task.has(flag::STOPPED) && task.stopped_since_ns == 0);
+    let task = rig.account(stopped);
+    assert_eq!((task.stopped_ns, task.job_stopped_ns, task.tracer_tid), (0, 700 + 121, 0));
+    let task = rig.account(asleep);
+    assert_eq!((task.stopped_ns, task.job_stopped_ns), (0, 0));
+    assert_eq!(rig.modes(traced), split(100, 0));
+}
+
 proptest! {
     /// CPUs whose clocks lie up to 2 us apart, and a task that is preempted and moves between them.
     #[test]

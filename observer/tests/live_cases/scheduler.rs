@@ -97,6 +97,24 @@ fn b18_a_run_over_both_ends_is_measured_in_between() {
 
 #[test]
 #[ignore = "root"]
+fn b18_a_stop_over_both_ends_lasts_at_least_the_session() {
+    // Held for a minute, and so is the job-control stop.
+    let hold = ["--hold-ms", "60000", "--burn-ms", "1"];
+    let stops = Beside::start(&[&["stops", "detach"], &hold[..]].concat());
+    let pid = stops.child().to_string();
+    let records = observe(&["--pid", &pid, "-i", "0.5", "-n", "1"], &[]);
+    let elapsed_ns = integer(records.one("trailer"), "elapsed_ns");
+    let tasks = records.tasks();
+    let [tracee] = tasks[..] else { unreachable!("one task") };
+    let stopped_ns = integer(tracee, "ptrace_stopped_ns");
+    assert!(stopped_ns >= elapsed_ns * 9 / 10, "{stopped_ns} of {elapsed_ns} ns: {tracee}");
+    assert!(stopped_ns <= elapsed_ns * 11 / 10, "what lies before the session is not in it");
+    assert_eq!(tracee["tracer_tid"].as_u64(), Some(u64::from(stops.pid())));
+    assert_account(tracee);
+}
+
+#[test]
+#[ignore = "root"]
 fn b26_what_finds_no_room_is_counted() {
     let program = program().to_str().expect("a path in UTF-8");
     let forks = [program, "workload", "forks", "--count", "64", "--parallel", "64"];
