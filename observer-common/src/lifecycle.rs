@@ -4,7 +4,7 @@ use crate::{
     bill::Bill,
     cpu::{Cpu, owner},
     glob::COMM_LEN,
-    switch::{self, Moment, Place},
+    switch::{self, Moment, Place, TASK_STOPPED, TASK_TRACED},
     task::{Task, flag, mode, state},
 };
 
@@ -80,6 +80,20 @@ pub fn found(task: &mut Task, bill: &Bill) {
     task.bill_begin = *bill;
     task.bill = *bill;
     task.end();
+}
+
+/// A task that was found while it does not run may be in a stop: it lasts since the account was opened, at least.
+///
+/// Its begin was not seen, so it does not count as a stop, and it is in no pair.
+#[inline(always)]
+pub fn found_stopped(task: &mut Task, task_state: u64, tracer_tid: u32) {
+    if task_state & TASK_TRACED != 0 {
+        task.stopped_since_ns = task.opened_ns;
+        task.tracer_tid = tracer_tid;
+        task.set(flag::STOPPED);
+    } else if task_state & TASK_STOPPED != 0 {
+        task.job_stopped_since_ns = task.opened_ns;
+    }
 }
 
 /// Gives the CPU to the observed task that is running on it already: found at the start, or by its new name.

@@ -61,6 +61,19 @@ pub fn kind_of(exit_code: u32, message: u64, has_siginfo: bool) -> usize {
     if has_siginfo { kind::SIGNAL } else { kind::GROUP }
 }
 
+/// What the tracer of a stop reads by wait4, though it may have done so already.
+///
+/// It is woken before the tracee leaves its CPU, and on another CPU its wait4 can be first: that clears `exit_code`
+/// (`wait_task_stopped`, kernel/exit.c). `ptrace_do_notify` (kernel/signal.c) has put the same code into the siginfo,
+/// which stays; its low bits are then the signal's number. A signal's own siginfo has its own codes, and 0 says as
+/// much of it as its number would.
+#[must_use]
+#[inline(always)]
+pub fn code_of(exit_code: u32, signal: u32, si_code: u32) -> u32 {
+    let by_notify = si_code >> 16 == 0 && si_code & 0x7f == signal;
+    if exit_code == 0 && by_notify { si_code } else { exit_code }
+}
+
 /// `ptrace_stop` (or `ptrace_notify`) begins, where a hook sees that: from here on it is system time, exactly.
 ///
 /// Both syscall stops lie outside `sys_enter`/`sys_exit`, so the mode may still be user.
@@ -190,6 +203,25 @@ mod tests {
         assert_eq!(kind_of(SIGTRAP | 6 << 8, 0, true), kind::EXIT);
         assert_eq!(kind_of(19 | 128 << 8, 0, true), kind::GROUP, "seized");
         assert_eq!(kind_of(19, 0, false), kind::GROUP, "attached");
+    }
+
+    #[test]
+    fn the_kind_is_known_after_the_tracer_has_waited() {
+        let kind = |signal, si_code: i32, message| {
+            kind_of(code_of(0, signal, si_code as u32), message, true)
+        };
+        assert_eq!(kind(SIGTRAP, 0x85, 1), kind::ENTRY);
+        assert_eq!(kind(SIGTRAP, 0x85, 2), kind::EXIT_OF_SYSCALL);
+        assert_eq!(kind(SIGTRAP, 0x05, 2), kind::EXIT_OF_SYSCALL, "without TRACESYSGOOD");
+        assert_eq!(kind(SIGTRAP, 0x705, 2), kind::EVENT, "seccomp");
+        assert_eq!(kind(SIGTRAP, 0x605, 0), kind::EXIT);
+        assert_eq!(kind(19, 128 << 8 | 19, 0), kind::GROUP, "seized");
+        assert_eq!(kind(19, 0, 0), kind::SIGNAL, "SI_USER");
+        assert_eq!(kind(19, -6, 0), kind::SIGNAL, "SI_TKILL");
+        assert_eq!(kind(11, 1, 2), kind::SIGNAL, "SEGV_MAPERR, and an old message");
+        assert_eq!(kind(SIGTRAP, 0x80, 0), kind::SIGNAL, "SI_KERNEL");
+        assert_eq!(kind_of(code_of(0, 0, 0), 0, false), kind::GROUP, "attached: no siginfo");
+        assert_eq!(code_of(SIGTRAP, SIGTRAP, 0x85), SIGTRAP, "it has not waited");
     }
 
     #[test]

@@ -14,6 +14,7 @@ use observer_common::{
     glob::COMM_LEN,
     layout::{ABSENT, Config, Layout},
     lifecycle::Identity,
+    ptrace::code_of,
     switch::Place,
     task::Task,
 };
@@ -163,10 +164,13 @@ pub fn tracer_tid(task: Ptr) -> u32 {
     if tracer.is_null() { 0 } else { tid(tracer) }
 }
 
-/// In a ptrace stop: what the tracer will read, without the shift.
+/// In a ptrace stop: what the tracer reads or has read, without the shift.
 #[inline(always)]
-pub fn exit_code(task: Ptr) -> u32 {
-    load_or(task, offset!(task_exit_code), 0)
+pub fn stop_code(task: Ptr) -> u32 {
+    // struct kernel_siginfo (include/uapi/asm-generic/siginfo.h): si_signo, si_errno, si_code.
+    let siginfo: u64 = load_or(task, offset!(task_siginfo), 0);
+    let [signal, _errno, code] = probe(siginfo, 0, [0_u32; 3]);
+    code_of(load_or(task, offset!(task_exit_code), 0), signal, code)
 }
 
 /// In a ptrace stop: the event's message.

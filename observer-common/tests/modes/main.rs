@@ -3,6 +3,7 @@
 //! Each test tells one story: what the task really did, and what the books say of it. Times are small numbers
 //! of nanoseconds that are told apart by their digits.
 
+mod cases;
 mod faults;
 mod interrupts;
 mod life;

@@ -151,6 +151,20 @@ fn book(books: (&'static mut Pair, bool), wakee: &mut Task, runs_ns: Option<u64>
     wakee.wake.since_ns = 0;
 }
 
+/// A task has the CPU by a switch that was missed: its wakeup and its stop are over all the same. Who ran before it
+/// is not known.
+#[inline(always)]
+pub fn arrived(cpu: &mut Cpu, task: &mut Task, slot: u32, now_ns: u64, resumes: bool) {
+    if is_open(task)
+        && let Some(books) = pair_of(cpu, task, slot)
+    {
+        book(books, task, Some(now_ns), false);
+    }
+    if resumes {
+        resumed(cpu, task, slot, now_ns);
+    }
+}
+
 /// Books the stop that ends as its tracee is switched in.
 #[inline(always)]
 fn resumed(cpu: &mut Cpu, tracee: &Task, slot: u32, now_ns: u64) {
@@ -171,7 +185,7 @@ fn resumed(cpu: &mut Cpu, tracee: &Task, slot: u32, now_ns: u64) {
 fn stop_of(tracee: Ptr, next: Ptr) -> Stop {
     let mut stop = Stop {
         kind: kind_of(
-            kernel::exit_code(tracee),
+            kernel::stop_code(tracee),
             kernel::ptrace_message(tracee),
             kernel::has_siginfo(tracee),
         ) as u32,

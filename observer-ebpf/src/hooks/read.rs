@@ -49,6 +49,7 @@ extern "C" fn find_tasks(ctx: *mut c_void) -> i32 {
         && !kernel::on_cpu(task)
     {
         lifecycle::found(account, &kernel::bill(task));
+        lifecycle::found_stopped(account, kernel::state(task), kernel::tracer_tid(task));
     }
     0
 }

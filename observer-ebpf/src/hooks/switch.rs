@@ -12,6 +12,7 @@ use observer_common::{
 };
 
 use crate::{
+    hooks::pair,
     kernel::{self, Ptr, config},
     maps,
 };
@@ -188,7 +189,9 @@ fn sched_leave(_ctx: BtfTracePointContext) -> i32 {
     match maps::task(slot) {
         Some(task) if task.address == address => {
             let to = Arrival { slot, place: kernel::place(current), bill: kernel::bill(current) };
+            let resumes = task.has(flag::STOPPED);
             switch::arrive(cpu, task, &at, &to);
+            pair::arrived(cpu, task, slot, at.now_ns, resumes);
         }
         _ => switch::pass(cpu, owner::of_unobserved(tid), at.now_ns),
     }

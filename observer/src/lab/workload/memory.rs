@@ -65,6 +65,9 @@ pub struct Shared {
     pages: Pages,
 }
 
+// SAFETY: `&Shared` gives access to the memory through atomics alone; the mapping outlives every reference.
+unsafe impl Sync for Shared {}
+
 impl Shared {
     /// Counters in one block, all zero.
     pub const SLOTS: usize = 64;

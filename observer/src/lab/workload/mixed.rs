@@ -1,6 +1,9 @@
 //! `mixed`: arithmetic that times itself, then one syscall, over and over.
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
+use nix::errno::Errno;
+use nix::sys::time::TimeSpec;
+use nix::time::{ClockId, ClockNanosleepFlags, clock_nanosleep};
 use serde_json::Value;
 
 use super::clock::{Amount, Clock, Tally, now_ns};
@@ -46,6 +49,14 @@ pub struct MixedArgs {
     #[command(flatten)]
     /// What to do between syscalls
     pub work: WorkArgs,
+    /// Begin each stretch at a multiple of so many microseconds of CLOCK_MONOTONIC, and sleep until then: the
+    /// sleep is the syscall
+    #[arg(long, value_name = "US", value_parser = clap::value_parser!(u64).range(10..=LONGEST_WORK_US))]
+    pub every_us: Option<u64>,
+    /// Begin so much later
+    #[arg(long, default_value_t = 0, value_name = "US", requires = "every_us",
+          value_parser = clap::value_parser!(u64).range(0..=LONGEST_WORK_US))]
+    pub phase_us: u64,
     #[command(flatten)]
     /// Where to run
     pub place: Place,
@@ -68,7 +79,12 @@ pub fn run(args: &MixedArgs) -> Result<Value> {
         if let Some(amount) = args.work.amount() {
             tally.merge(&clock.burn(amount));
         }
-        getppid();
+        match args.every_us {
+            Some(every_us) => {
+                sleep_until(next_ns(now_ns(), every_us * 1_000, args.phase_us * 1_000))?
+            }
+            None => drop(getppid()),
+        }
         calls += 1;
     }
     let closed = window.close()?;
@@ -81,13 +97,32 @@ pub fn run(args: &MixedArgs) -> Result<Value> {
     Ok(closed.add_to(report).with_clock(&clock).finish())
 }
 
+/// The next moment that is a multiple of `every_ns`, and `phase_ns` more.
+fn next_ns(now_ns: u64, every_ns: u64, phase_ns: u64) -> u64 {
+    (now_ns.saturating_sub(phase_ns) / every_ns + 1) * every_ns + phase_ns
+}
+
+fn sleep_until(end_ns: u64) -> Result<()> {
+    let end = TimeSpec::new(
+        i64::try_from(end_ns / 1_000_000_000)?,
+        i64::try_from(end_ns % 1_000_000_000)?,
+    );
+    loop {
+        match clock_nanosleep(ClockId::CLOCK_MONOTONIC, ClockNanosleepFlags::TIMER_ABSTIME, &end) {
+            Err(Errno::EINTR) => {}
+            other => return other.map(drop).context("cannot sleep"),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn mixed(ms: u64, work_us: u64, work_steps: Option<u64>) -> Value {
         let work = WorkArgs { work_us, work_steps };
-        run(&MixedArgs { ms, work, place: Place::default() }).unwrap()
+        let (every_us, phase_us) = (None, 0);
+        run(&MixedArgs { ms, work, every_us, phase_us, place: Place::default() }).unwrap()
     }
 
     #[test]
@@ -99,6 +134,21 @@ mod tests {
         assert!(field("user_ns") >= asked_ns, "{report}");
         assert!(field("user_ns") <= asked_ns * 102 / 100, "{report}");
         assert!(field("user_ns") + field("gap_ns") <= field("wall_ns"), "{report}");
+    }
+
+    #[test]
+    fn stretches_begin_where_they_should() {
+        assert_eq!(next_ns(0, 4_000, 300), 4_300);
+        assert_eq!(next_ns(4_299, 4_000, 300), 4_300);
+        assert_eq!(next_ns(4_300, 4_000, 300), 8_300);
+        let work = WorkArgs { work_us: 100, work_steps: None };
+        let (every_us, phase_us) = (Some(1_000), 50);
+        let args = MixedArgs { ms: 20, work, every_us, phase_us, place: Place::default() };
+        let report = run(&args).unwrap();
+        // At most one stretch for each multiple; and each sleep is a switch.
+        let count = report["count"].as_u64().unwrap();
+        assert!(count <= report["wall_ns"].as_u64().unwrap() / 1_000_000 + 1, "{report}");
+        assert!(report["switches_voluntary"].as_u64().unwrap() >= count, "{report}");
     }
 
     #[test]

@@ -22,6 +22,7 @@ pub mod os;
 pub mod ptrace;
 pub mod report;
 pub mod spin;
+pub mod stops;
 pub mod syscalls;
 pub mod threads;
 
@@ -53,6 +54,8 @@ pub enum Workload {
     Orphan(orphan::OrphanArgs),
     /// Spin under a command name of arbitrary bytes
     HostileComm(hostile_comm::HostileCommArgs),
+    /// Ptrace stops of every kind, held for a known time
+    Stops(stops::StopsArgs),
     /// Two processes hand a byte to each other through two pipes
     Pingpong(handoff::PingpongArgs),
     /// Two processes on one CPU call sched_yield
@@ -76,6 +79,7 @@ pub fn run(workload: &Workload) -> Result<Value> {
         Workload::ExecThread(args) => exec_thread::run(args),
         Workload::Orphan(args) => orphan::run(args),
         Workload::HostileComm(args) => hostile_comm::run(args),
+        Workload::Stops(args) => stops::run(args),
         Workload::Pingpong(args) => handoff::pingpong(args),
         Workload::Yield(args) => handoff::yielding(args),
     }
