@@ -233,6 +233,10 @@ pub fn bill(task: Ptr) -> Bill {
 }
 
 /// The run queue that the task is on or runs on (`se.cfs_rq->rq`, set for every class and for idle).
+///
+/// For each load of a pointer the verifier goes through all types of the kernel (`btf_nested_type_is_trusted`,
+/// kernel/bpf/verifier.c), once for each way that leads to it: a quarter of a start was that. So callers load pointers
+/// before they branch, where that costs a task that is not observed nothing to speak of.
 #[inline(always)]
 pub fn run_queue(task: Ptr) -> Ptr {
     if offset!(task_cfs_rq) == ABSENT {

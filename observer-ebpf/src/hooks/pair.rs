@@ -70,6 +70,12 @@ fn switch_pairs(ctx: BtfTracePointContext) -> i32 {
 #[inline(always)]
 fn switched(cpu: &mut Cpu, prev: Ptr, next: Ptr) {
     let left = cpu.handover;
+    // First, as it loads pointers: see `kernel::run_queue`.
+    if left.flags & handover::STOPS != 0
+        && let Some(task) = maps::task(left.prev_slot)
+    {
+        task.stop = stop_of(prev, next);
+    }
     let from = Side::of(prev, left.prev_slot);
     let to = Side::of(next, left.next_slot);
     let key = PairKey { from: from.party, to: to.party };
@@ -87,9 +93,6 @@ fn switched(cpu: &mut Cpu, prev: Ptr, next: Ptr) {
     if let Some(task) = maps::task(left.prev_slot) {
         // Woken while it still ran.
         answer(cpu, task, left.prev_slot);
-        if left.flags & handover::STOPS != 0 {
-            task.stop = stop_of(prev, next);
-        }
     }
     if let Some(task) = maps::task(left.next_slot) {
         if is_open(task) {

@@ -60,6 +60,8 @@ fn woken(cpu: &mut Cpu, wakee: Ptr, slot: u32, wake: &Wake) {
 fn sched_wakeup(ctx: BtfTracePointContext) -> i32 {
     let Some(cpu) = maps::enter(hook::WAKEUP) else { return 0 };
     let wakee: Ptr = ctx.arg(0);
+    // Before any branch: see `kernel::run_queue`.
+    let rq = kernel::run_queue(wakee);
     let slot = maps::slot_of(kernel::tid(wakee));
     // Read once, and only if somebody wants it.
     let mut now_ns = 0;
@@ -69,7 +71,7 @@ fn sched_wakeup(ctx: BtfTracePointContext) -> i32 {
             cost(cpu, wakee, slot, cost_ns);
         }
     }
-    enqueued(wakee, slot, now_ns);
+    enqueued(rq, slot, now_ns);
     0
 }
 
@@ -96,6 +98,7 @@ fn cost(cpu: &mut Cpu, wakee: Ptr, slot: u32, cost_ns: u64) {
 fn wakeup_new(ctx: BtfTracePointContext) -> i32 {
     let Some(cpu) = maps::enter(hook::WAKEUP_NEW) else { return 0 };
     let wakee: Ptr = ctx.arg(0);
+    let rq = kernel::run_queue(wakee);
     let slot = maps::slot_of(kernel::tid(wakee));
     if cpu.slot | slot != NO_SLOT {
         let mut wake = pair::wake_by(cpu, maps::owner(cpu).as_deref(), maps::now_ns());
@@ -106,14 +109,13 @@ fn wakeup_new(ctx: BtfTracePointContext) -> i32 {
             _ => pair::woken_unobserved(cpu, &wake, wakee),
         }
     }
-    enqueued(wakee, slot, 0);
+    enqueued(rq, slot, 0);
     0
 }
 
 /// `now_ns`: 0 where the clock has not been read yet.
 #[inline(always)]
-fn enqueued(wakee: Ptr, wakee_slot: u32, now_ns: u64) {
-    let rq = kernel::run_queue(wakee);
+fn enqueued(rq: Ptr, wakee_slot: u32, now_ns: u64) {
     if rq.is_null() {
         if let Some(task) = maps::task(wakee_slot) {
             wakeup::enqueued(task, if now_ns == 0 { maps::now_ns() } else { now_ns });

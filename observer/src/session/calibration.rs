@@ -255,7 +255,11 @@ fn stop_cost(probe: &mut Probe, syscall_ps: u64) -> Result<Cost> {
 }
 
 fn tracee() -> ! {
-    let _ = ptrace::traceme();
+    if ptrace::traceme().is_err() {
+        // Somebody traces it already (`strace -f observer`): its parent would wait for this stop for ever.
+        // SAFETY: ends this process without running anything of its parent's.
+        unsafe { libc::_exit(1) };
+    }
     let _ = raise(Signal::SIGSTOP);
     loop {
         // SAFETY: a syscall without arguments; the tracer ends this process by SIGKILL.
