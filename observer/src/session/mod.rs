@@ -151,10 +151,12 @@ impl Session {
     /// Opens the accounts of the tasks that exist and are wanted.
     pub fn observe(&mut self) -> Result<()> {
         self.discard_ended()?;
-        self.probe.find_tasks()?;
-        debug!("start: tasks found");
+        // Before the first account is opened: what the CPUs book from here on is at least what the tasks book.
+        self.probe.read_cpus()?;
         self.started_ns = now_ns();
         self.cpus_at_start = self.probe.cpus().collect();
+        self.probe.find_tasks()?;
+        debug!("start: tasks found");
         self.snapshot()
     }
 
