@@ -108,15 +108,18 @@ fn b33_b34_a_hostile_name_harms_neither_a_terminal_nor_a_file() {
 #[ignore = "root"]
 fn b34_a_hostile_name_comes_back_from_csv() {
     let csv = |name: &str| {
-        let output = Command::new(program())
-            .args(["run", "--format", "csv", "-o", "/dev/stderr", "--"])
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        let status = Command::new(program())
+            .args(["run", "--format", "csv", "-o"])
+            .arg(file.path())
+            .arg("--")
             .arg(program())
             .args(["workload", "hostile-comm", "--ms", "5", "--name-hex", name])
             .stdout(std::process::Stdio::null())
-            .output()
+            .status()
             .expect("starts");
-        assert!(output.status.success());
-        String::from_utf8(output.stderr).expect("UTF-8")
+        assert!(status.success());
+        std::fs::read_to_string(file.path()).expect("UTF-8")
     };
     // "a,"b, LF, and a quote at the end.
     let text = csv("612c22620a22");

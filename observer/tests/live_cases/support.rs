@@ -97,9 +97,17 @@ impl Beside {
 
     /// Its only child.
     pub fn child(&self) -> u32 {
-        let file = format!("/proc/{0}/task/{0}/children", self.pid());
-        let text = std::fs::read_to_string(file).expect("a kernel that lists children");
-        text.trim().parse().expect("one child")
+        let is_child = |stat: &str| {
+            // The name before the last bracket may hold anything.
+            let after = stat.rsplit_once(')').map_or("", |(_, after)| after);
+            after.split_whitespace().nth(1) == Some(&self.pid().to_string())
+        };
+        let processes = std::fs::read_dir("/proc").expect("it is mounted").flatten();
+        let mut pids = processes.filter_map(|it| it.file_name().to_str()?.parse().ok());
+        pids.find(|pid: &u32| {
+            std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| is_child(&stat))
+        })
+        .expect("it has a child")
     }
 }
 
