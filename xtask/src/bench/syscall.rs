@@ -35,7 +35,6 @@ pub fn run(place: &Bench) -> Result<Vec<Section>> {
         observer("observer, observed", Observed::Job, &[]),
         observer("observer --all", Observed::All, &[]),
         observer("observer --no-split, observed", Observed::Job, &["--no-split"]),
-        Setup::new("perf trace -s -p", Kind::Tool(vec!["perf", "trace", "-s", "-p", "{pid}"])),
     ];
     let rows = paired::rows(place, &job, &setups)?;
     let mut section = Section::paired("syscall", "syscall", &rows);
