@@ -67,11 +67,13 @@ pub fn crossings(probe: &mut Probe, limits: &Limits, able: Able) -> Crossings {
     crossings
 }
 
-/// The syscall's and the stop's batches lay within a sixth of their cost: nobody else used this CPU's caches.
+/// The batches of each kind lay within a sixth of their cost, of interrupts (few, and long) within a third: nobody
+/// else used this CPU's caches.
 fn is_steady(crossings: &Crossings) -> bool {
-    [crossing::SYSCALL, crossing::STOP].into_iter().all(|kind| {
+    (0..crossing::COUNT).all(|kind| {
+        let part = if kind == crossing::INTERRUPT || kind == crossing::PREEMPTION { 3 } else { 6 };
         let spread_ps = crossings.spread_ps[kind].unwrap_or(u64::MAX);
-        spread_ps.saturating_mul(6) <= crossings.cost_ps[kind].unwrap_or(0)
+        spread_ps.saturating_mul(part) <= crossings.cost_ps[kind].unwrap_or(0)
     })
 }
 
