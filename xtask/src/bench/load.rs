@@ -11,8 +11,9 @@ use std::{
 
 use anyhow::{Context as _, Result, ensure};
 
-/// Threads of one process: a process may have 65,530 mappings (vm.max_map_count), a thread needs two.
-const THREADS: usize = 20_000;
+/// Threads of one process: a process may have 65,530 mappings (vm.max_map_count), a thread needs four, two of
+/// them for its signal stack.
+const THREADS: usize = 10_000;
 /// The smallest stack that a thread may have.
 const STACK_BYTES: usize = 32 * 1024;
 

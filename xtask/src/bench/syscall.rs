@@ -10,7 +10,7 @@ use super::{
 };
 
 /// Calls.
-const CALLS: u64 = 2_000_000;
+const CALLS: u64 = 500_000;
 
 /// The loop alone, with an empty pair, and observed.
 ///
