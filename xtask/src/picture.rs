@@ -14,8 +14,8 @@ use crate::{build, exec, project::Project};
 const SCENE: &str = "sleep 4; exec strace -f -o /dev/null \
     sh -c 'while kill -0 $PPID; do ls -lR /usr/share/doc; done' > /dev/null 2>&1";
 
-/// The table; the tracer in detail; the hooks. See `PictureArgs` in observer's `cli/picture.rs`.
-const KEYS: &str = ".......xj.!<.!>>>!";
+/// The table; the tracer in detail; the pairs; the hooks. See `PictureArgs` in observer's `cli/picture.rs`.
+const KEYS: &str = ".......xj.!<.!>!>>!";
 
 /// Where the picture belongs.
 const FILE: &str = "docs/live-view.svg";
