@@ -45,6 +45,8 @@ pub fn is_in(hook: &str, release: &str, arch: &str) -> bool {
         "page_fault_user" => arch == "x86_64",
         // Attached on request, or where the function itself cannot be entered.
         "update_rq_clock" | "ptrace_stop:kprobe" | "ptrace_stop:kretprobe" => false,
+        // Not where registers do not tell an entry stop from an exit stop.
+        _ if hook.starts_with("ptrace_stop") => arch == "x86_64",
         _ if is_x86_vector(hook) => arch == "x86_64",
         _ => true,
     }
@@ -229,9 +231,10 @@ fn table(record: &Value) -> String {
         let word = |field: &str| facts[field].as_str().unwrap_or("unknown").to_owned();
         let way = if name == "live" { "live" } else { "virtual machine" };
         let key = format!("{} {}, {way}", short(release), word("arch"));
-        let missing = match words(&facts["absent"]) + &words(&facts["refused"]) {
+        let lists = [words(&facts["absent"]), words(&facts["refused"])];
+        let missing = match lists.into_iter().filter(|list| !list.is_empty()).collect::<Vec<_>>() {
             none if none.is_empty() => "nothing".to_owned(),
-            some => some,
+            some => some.join(", "),
         };
         let rest =
             format!("{} of {} | {} | {missing}", facts["active"], facts["hooks"], word("tier"));
