@@ -58,11 +58,15 @@ fn a01_a_ptraced_pair_on_one_cpu_is_the_positive_control() {
         eprintln!("SKIPPED: this kernel does not skip clock updates between equals");
         return;
     }
-    let gain_ns = number(tracer, "delta_runtime_ns").expect("measured");
-    let loss_ns = -number(tracee, "delta_runtime_ns").expect("measured");
+    // By the skips: the bill also lacks what a hypervisor took (steal), of one more than of the other.
+    let skipped_ns = |task: &serde_json::Value| {
+        number(task, "skip_in_ns").expect("measured")
+            - number(task, "skip_out_ns").expect("measured")
+    };
+    let (gain_ns, loss_ns) = (skipped_ns(tracer), -skipped_ns(tracee));
     let oncpu_ns = number(tracee, "oncpu_ns").expect("measured");
     assert!(loss_ns > 0.05 * oncpu_ns, "the tracee lost only {loss_ns} of {oncpu_ns} ns");
-    assert!((gain_ns - loss_ns).abs() < 0.2 * loss_ns, "gain {gain_ns}, loss {loss_ns}");
+    assert!((gain_ns - loss_ns).abs() < 0.2 * loss_ns + 0.5e6, "gain {gain_ns}, loss {loss_ns}");
 }
 
 #[test]

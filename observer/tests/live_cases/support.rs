@@ -159,9 +159,10 @@ pub fn assert_account(task: &Value) {
     let parts = signed(task, "delta_user_total_ns") + signed(task, "delta_user_split_ns");
     assert_eq!(parts, signed(task, "delta_user_ns"), "two errors, one sum: {task}");
     let residual_ns = signed(task, "residual_ns").unsigned_abs();
-    // The offset of the clocks is known to some ten ns, and each switch has a share of it.
+    // The offset of the clocks is known to some hundred ns where CPUs come from idle at each switch: 0.40 ms were seen
+    // over some 1,700 switches of a pair on two CPUs.
     let switches = integer(task, "switches_voluntary") + integer(task, "switches_involuntary");
-    let limit_ns = (integer(task, "oncpu_ns") / 1_000).max(200_000) + 200 * switches;
+    let limit_ns = (integer(task, "oncpu_ns") / 1_000).max(200_000) + 500 * switches;
     assert!(residual_ns <= limit_ns, "residual {residual_ns} ns of {task}");
 }
 
