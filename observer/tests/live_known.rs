@@ -181,7 +181,8 @@ fn each_cpus_owners_add_up_to_the_elapsed_time() {
             cpus += 1;
             let residual_ns = number(&record, "residual_ns").expect("measured").abs();
             let elapsed_ns = number(&record, "elapsed_ns").expect("measured");
-            assert!(residual_ns <= 0.0001 * elapsed_ns, "{record}");
+            // One that books while it is read shows a part of an event.
+            assert!(residual_ns <= (0.0001 * elapsed_ns).max(100e3), "{record}");
         }
     }
     assert!(cpus >= 1);

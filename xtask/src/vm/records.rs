@@ -177,7 +177,7 @@ mod tests {
         };
         assert!(broken(r#""residual_ns":3"#, r#""residual_ns":-300000"#));
         assert!(broken(r#""residual_ns":3"#, r#""residual_ns":null"#));
-        assert!(broken(r#""residual_ns":1"#, r#""residual_ns":-2"#));
+        assert!(broken(r#""residual_ns":1"#, r#""residual_ns":-100001"#));
         assert!(broken(r#""map_full":0"#, r#""map_full":1"#));
         assert!(!broken("x", "y"));
     }
