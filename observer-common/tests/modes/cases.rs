@@ -103,8 +103,10 @@ proptest! {
         steps in prop::collection::vec((0_usize..2, 1_u64..50_000, 0_u64..5_000), 1..60),
     ) {
         let (mut rig, a) = Rig::in_user();
-        let mut true_ns = rig.now_ns;
-        let (mut ran_ns, mut waited_ns) = (0, 0);
+        // The rig stamped the begin of both CPUs by the first one's clock: the other must have passed it.
+        let begun_ns = 2_000;
+        let mut true_ns = rig.now_ns + begun_ns;
+        let (mut ran_ns, mut waited_ns) = (begun_ns, 0);
         let mut cpu = 0;
         let at = |true_ns: u64, cpu: usize| true_ns.wrapping_add_signed(skew_ns * cpu as i64);
         for (next, run_ns, wait_ns) in &steps {
