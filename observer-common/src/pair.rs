@@ -164,6 +164,7 @@ pub struct Wake {
 impl Wake {
     /// A wakeup at a moment, by nobody known.
     #[must_use]
+    #[inline(always)]
     pub fn at(since_ns: u64) -> Self {
         Self { since_ns, ..Self::default() }
     }

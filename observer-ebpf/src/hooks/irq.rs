@@ -8,13 +8,13 @@ use observer_common::{cpu::owner, irq, names::hook, pair::origin};
 
 use crate::{kernel, maps};
 
-macro_rules! begins {
-    ($($program:ident, $tracepoint:literal, $index:ident, $origin:ident;)+) => {
+macro_rules! interrupts {
+    ($($program:ident, $tracepoint:literal, $index:ident, $book:ident $(($origin:ident))?;)+) => {
         $(
             #[btf_tracepoint(function = $tracepoint)]
             fn $program(_ctx: BtfTracePointContext) -> i32 {
                 if let Some(cpu) = maps::enter(hook::$index) {
-                    irq::hard_enter(cpu, maps::owner(cpu), maps::now_ns(), origin::$origin);
+                    irq::$book(cpu, maps::owner(cpu), maps::now_ns() $(, origin::$origin)?);
                 }
                 0
             }
@@ -22,35 +22,18 @@ macro_rules! begins {
     };
 }
 
-macro_rules! ends {
-    ($($program:ident, $tracepoint:literal, $index:ident, $book:ident;)+) => {
-        $(
-            #[btf_tracepoint(function = $tracepoint)]
-            fn $program(_ctx: BtfTracePointContext) -> i32 {
-                if let Some(cpu) = maps::enter(hook::$index) {
-                    irq::$book(cpu, maps::owner(cpu), maps::now_ns());
-                }
-                0
-            }
-        )+
-    };
-}
-
-begins! {
-    irq_enter, "irq_handler_entry", IRQ_ENTER, DEVICE;
-    timer_enter, "local_timer_entry", TIMER_ENTER, TIMER;
-    resched_enter, "reschedule_entry", RESCHED_ENTER, IPI;
-    call_enter, "call_function_entry", CALL_ENTER, IPI;
-    call1_enter, "call_function_single_entry", CALL1_ENTER, IPI;
-    work_enter, "irq_work_entry", WORK_ENTER, WORK;
-}
-
-ends! {
+interrupts! {
+    irq_enter, "irq_handler_entry", IRQ_ENTER, hard_enter(DEVICE);
     irq_exit, "irq_handler_exit", IRQ_EXIT, hard_exit;
     softirq_exit, "softirq_exit", SOFTIRQ_EXIT, soft_exit;
+    timer_enter, "local_timer_entry", TIMER_ENTER, hard_enter(TIMER);
+    resched_enter, "reschedule_entry", RESCHED_ENTER, hard_enter(IPI);
     resched_exit, "reschedule_exit", RESCHED_EXIT, hard_exit;
+    call_enter, "call_function_entry", CALL_ENTER, hard_enter(IPI);
     call_exit, "call_function_exit", CALL_EXIT, hard_exit;
+    call1_enter, "call_function_single_entry", CALL1_ENTER, hard_enter(IPI);
     call1_exit, "call_function_single_exit", CALL1_EXIT, hard_exit;
+    work_enter, "irq_work_entry", WORK_ENTER, hard_enter(WORK);
     work_exit, "irq_work_exit", WORK_EXIT, hard_exit;
 }
 

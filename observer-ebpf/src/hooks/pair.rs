@@ -92,7 +92,7 @@ fn switched(cpu: &mut Cpu, prev: Ptr, next: Ptr) {
     }
     if let Some(task) = maps::task(left.prev_slot) {
         // Woken while it still ran.
-        answer(cpu, task, left.prev_slot);
+        answer(cpu, task, left.prev_slot, None);
     }
     if let Some(task) = maps::task(left.next_slot) {
         if is_open(task) {
@@ -129,13 +129,13 @@ fn pair_of(cpu: &mut Cpu, wakee: &Task, slot: u32) -> Option<(&'static mut Pair,
     maps::pair(cpu, &key)
 }
 
-/// Books the wakeup that `wakee` has not answered yet, if any; it does not run now.
+/// Books the wakeup that `wakee` has not answered yet, if any; `runs_ns` is when it runs, if it does.
 #[inline(always)]
-pub fn answer(cpu: &mut Cpu, wakee: &mut Task, slot: u32) {
+pub fn answer(cpu: &mut Cpu, wakee: &mut Task, slot: u32, runs_ns: Option<u64>) {
     if is_open(wakee)
         && let Some(books) = pair_of(cpu, wakee, slot)
     {
-        book(books, wakee, None, false);
+        book(books, wakee, runs_ns, false);
     }
 }
 
@@ -158,11 +158,7 @@ fn book(books: (&'static mut Pair, bool), wakee: &mut Task, runs_ns: Option<u64>
 /// is not known.
 #[inline(always)]
 pub fn arrived(cpu: &mut Cpu, task: &mut Task, slot: u32, now_ns: u64, resumes: bool) {
-    if is_open(task)
-        && let Some(books) = pair_of(cpu, task, slot)
-    {
-        book(books, task, Some(now_ns), false);
-    }
+    answer(cpu, task, slot, Some(now_ns));
     if resumes {
         resumed(cpu, task, slot, now_ns);
     }
@@ -208,6 +204,10 @@ fn stop_of(tracee: Ptr, next: Ptr) -> Stop {
 /// The wakeup that begins on this CPU: by whom, in what context, from where.
 #[inline(always)]
 pub fn wake_by(cpu: &Cpu, waker: Option<&Task>, now_ns: u64) -> Wake {
+    if config!(pairs) == 0 {
+        // By whom is only for the pairs.
+        return Wake::at(now_ns);
+    }
     let by = |from: u64, context: usize, origin: u32| Wake {
         from,
         since_ns: now_ns,

@@ -48,7 +48,7 @@ fn woken(cpu: &mut Cpu, wakee: Ptr, slot: u32, wake: &Wake) {
     match maps::task(slot) {
         Some(task) if task.address == wakee as u64 => {
             // One that it has not run for yet.
-            pair::answer(cpu, task, slot);
+            pair::answer(cpu, task, slot, None);
             wakeup::woken(task, wake);
         }
         _ => pair::woken_unobserved(cpu, wake, wakee),
