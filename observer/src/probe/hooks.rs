@@ -60,6 +60,9 @@ pub struct Hook {
     pub needs: Option<usize>,
     /// Of no use with this other one.
     pub instead_of: Option<usize>,
+    /// Must tell the entry of a syscall from its exit by the saved registers, before a ptrace message does: the user
+    /// time before the one, and the system time before the other, would else go to the wrong side.
+    pub needs_result: bool,
     /// What is lost without it.
     pub lost: &'static str,
 }
@@ -82,6 +85,7 @@ const fn hook_of(name: &'static str, index: usize, via: Via, lost: &'static str)
         on_request: false,
         needs: None,
         instead_of: None,
+        needs_result: false,
         lost,
     }
 }
@@ -193,6 +197,7 @@ pub const HOOKS: [Hook; names::HOOKS] = [
     },
     Hook {
         refines: true,
+        needs_result: true,
         ..hook_of(
             "ptrace_stop:exit",
             hook::STOP_LEAVE,
@@ -202,6 +207,7 @@ pub const HOOKS: [Hook; names::HOOKS] = [
     },
     Hook {
         refines: true,
+        needs_result: true,
         needs: Some(hook::STOP_LEAVE),
         ..hook_of(
             "ptrace_stop",
@@ -212,6 +218,7 @@ pub const HOOKS: [Hook; names::HOOKS] = [
     },
     Hook {
         refines: true,
+        needs_result: true,
         instead_of: Some(hook::STOP_ENTER),
         ..hook_of(
             "ptrace_stop:kretprobe",
@@ -222,6 +229,7 @@ pub const HOOKS: [Hook; names::HOOKS] = [
     },
     Hook {
         refines: true,
+        needs_result: true,
         needs: Some(hook::STOP_RETPROBE),
         ..hook_of(
             "ptrace_stop:kprobe",

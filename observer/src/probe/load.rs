@@ -128,10 +128,8 @@ fn start(
     if let Some(why) = request.selection.excludes(hook) {
         return (State::Absent(why.to_owned()), None);
     }
-    // Where no register holds a preset result (arm64), an entry stop cannot be told from an exit stop at its begin:
-    // the user time before the one, and the system time before the other, would go to the wrong side.
-    let is_of_stop = hook.name.starts_with("ptrace_stop");
-    if is_of_stop && request.layout.regs_result == ABSENT {
+    // No register holds a preset result: arm64.
+    if hook.needs_result && request.layout.regs_result == ABSENT {
         let why = "an entry stop cannot be told from an exit stop here";
         return (State::Absent(why.to_owned()), None);
     }
