@@ -100,7 +100,6 @@ fn reading(second: u64, count: u32) -> Reading {
     });
     let report = Report {
         header: Header {
-            crossing_spreads_ns: Vec::new(),
             schema: "observer/1".to_owned(),
             version: "0".to_owned(),
             kernel: "0".to_owned(),
@@ -109,21 +108,14 @@ fn reading(second: u64, count: u32) -> Reading {
             tick_ns: 4_000_000,
             accounting: "tick".to_owned(),
             preempt: "none".to_owned(),
-            cpus: 0,
             clock: "CLOCK_MONOTONIC".to_owned(),
             clocksource: "tsc".to_owned(),
-            started_unix_ns: 0,
-            started_ns: 0,
-            hooks: Vec::new(),
-            crossing_costs_ns: Vec::new(),
             target: "all tasks".to_owned(),
+            ..Header::default()
         },
         tasks: tasks.collect(),
-        pairs: Vec::new(),
-        cpus: Vec::new(),
         trailer: Trailer { elapsed_ns: second * 1_000_000_000, ..Trailer::default() },
-        sentences: Vec::new(),
-        rusage_ns: None,
+        ..Report::default()
     };
     Reading { now_ns: second * 1_000_000_000, report, hooks: Vec::new() }
 }

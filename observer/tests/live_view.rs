@@ -55,7 +55,6 @@ fn reading(second: u64, count: u32) -> Reading {
     });
     let word = || "word".to_owned();
     let header = Header {
-        crossing_spreads_ns: Vec::new(),
         schema: word(),
         version: word(),
         kernel: word(),
@@ -64,23 +63,16 @@ fn reading(second: u64, count: u32) -> Reading {
         tick_ns: 4_000_000,
         accounting: word(),
         preempt: word(),
-        cpus: 0,
         clock: word(),
         clocksource: word(),
-        started_unix_ns: 0,
-        started_ns: 0,
-        hooks: Vec::new(),
-        crossing_costs_ns: Vec::new(),
         target: word(),
+        ..Header::default()
     };
     let report = Report {
         header,
         tasks: tasks.collect(),
-        pairs: Vec::new(),
-        cpus: Vec::new(),
         trailer: Trailer { elapsed_ns: second * 1_000_000_000, ..Trailer::default() },
-        sentences: Vec::new(),
-        rusage_ns: None,
+        ..Report::default()
     };
     Reading { now_ns: second * 1_000_000_000, report, hooks: Vec::new() }
 }

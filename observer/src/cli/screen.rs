@@ -32,7 +32,7 @@ use super::{
 };
 use crate::{
     clock::now_ns,
-    probe::State,
+    probe::{self, State},
     session::Session,
     view::live::{self, Effect, HookRow, Model, Press, Reading, Settings, Theme},
 };
@@ -316,10 +316,7 @@ fn export(model: &Model) -> Result<PathBuf> {
 /// What the session says now, as of its last snapshot.
 #[must_use]
 pub fn read_session(session: &Session) -> Reading {
-    let mut runs = [0_u64; observer_common::names::HOOKS];
-    for (_, cpu) in session.probe().cpus() {
-        runs.iter_mut().zip(cpu.runs.0).for_each(|(sum, count)| *sum = sum.saturating_add(count));
-    }
+    let runs = probe::runs(session.probe().cpus());
     let report = session.report();
     let status = session.probe().status();
     let hooks = status.iter().zip(&report.header.hooks).map(|(status, line)| {

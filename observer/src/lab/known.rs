@@ -104,6 +104,12 @@ impl Run {
         self.truth[field].as_f64()
     }
 
+    /// A border's figure in the header, ns: `field` is `crossing_costs_ns` or `crossing_spreads_ns`. `None` where it
+    /// could not be calibrated.
+    pub fn border_ns(&self, field: &str, kind: &str) -> Option<u64> {
+        self.header[field].as_array()?.iter().find(|pair| pair[0] == kind)?[1].as_u64()
+    }
+
     /// The record of a thread, by default of the program's only one.
     pub fn task(&self, tid: Option<u64>) -> Result<&Value> {
         match tid {
@@ -145,10 +151,7 @@ fn before_ns(run: &Run) -> f64 {
 /// Where the borders of interrupts and preemptions could not be calibrated they stay in the user time: at most what
 /// the program's clock missed in the kernel.
 fn borders_ns(run: &Run) -> f64 {
-    let costs = run.header["crossing_costs_ns"].as_array();
-    let is_known = |kind: &str| {
-        costs.is_some_and(|costs| costs.iter().any(|cost| cost[0] == kind && cost[1].is_u64()))
-    };
+    let is_known = |kind| run.border_ns("crossing_costs_ns", kind).is_some();
     if is_known("interrupt") && is_known("preemption") {
         return 0.0;
     }

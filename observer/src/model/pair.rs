@@ -1,8 +1,6 @@
 //! Two tasks that had to do with each other: who woke whom, who traced whom, and whose time went to whom.
 
-use serde::{Deserialize, Serialize, Serializer};
-
-use super::report::escape;
+use serde::{Deserialize, Serialize};
 
 /// One side of a pair: a task, or what woke it where no task did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -72,7 +70,7 @@ pub struct Stops {
 }
 
 /// Time and switches that went from one to the other, by the reason of the skipped clock update.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Skip {
     /// Switches whose clock update was skipped.
     pub count: u64,
@@ -83,15 +81,13 @@ pub struct Skip {
 /// A pair, over the session.
 ///
 /// Time moves *from* the task that was switched out *to* the one that was switched in: `to` is billed it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PairFigures {
     /// What it is about.
     pub kind: PairKind,
     /// Waker, previous task or tracer.
-    #[serde(skip)]
     pub from: Party,
     /// Wakee, next task or tracee.
-    #[serde(skip)]
     pub to: Party,
 
     /// Wakeups of `to` by `from`; for a ptrace pair, stops.
@@ -114,16 +110,12 @@ pub struct PairFigures {
     /// Time that they moved from `from` to `to`, ns.
     pub skip_ns: Option<u64>,
     /// Of it, requested by a wakeup while a task ran.
-    #[serde(skip)]
     pub skip_wakeup: Skip,
     /// Requested by a wakeup on an idle CPU.
-    #[serde(skip)]
     pub skip_idle: Skip,
     /// Requested by `sched_yield`.
-    #[serde(skip)]
     pub skip_yield: Skip,
     /// Requested by something else.
-    #[serde(skip)]
     pub skip_other: Skip,
     /// Time that ordinary switches moved from `from` to `to`.
     pub path_ns: Option<u64>,
@@ -137,11 +129,9 @@ pub struct PairFigures {
     /// The longest.
     pub latency_max_ns: u64,
     /// Upper bounds of the histogram's buckets that hold something, ns, and how many.
-    #[serde(skip)]
     pub latency: Vec<(u64, u64)>,
 
     /// Where the wakeups came from, most frequent first.
-    #[serde(skip)]
     pub origins: Vec<Origin>,
 
     /// Ptrace pairs: stops by kind.
@@ -244,12 +234,6 @@ impl PairFigures {
             seen += count;
             (seen >= wanted && total > 0).then_some((*bound_ns).min(self.latency_max_ns))
         })
-    }
-}
-
-impl Serialize for Party {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&escape(&self.comm))
     }
 }
 

@@ -354,6 +354,16 @@ fn take(ebpf: &mut Ebpf, name: &str) -> Result<aya::maps::Map> {
     ebpf.take_map(name).ok_or_else(|| anyhow!("the object has no map {name}"))
 }
 
+/// Runs of each program, over CPUs.
+#[must_use]
+pub fn runs(cpus: impl Iterator<Item = (u32, Cpu)>) -> [u64; names::HOOKS] {
+    let mut runs = [0_u64; names::HOOKS];
+    for (_, cpu) in cpus {
+        runs.iter_mut().zip(cpu.runs.0).for_each(|(sum, count)| *sum = sum.saturating_add(count));
+    }
+    runs
+}
+
 /// The descriptor of a map that the program side owns.
 fn map_fd(ebpf: &Ebpf, name: &str) -> Result<std::os::fd::OwnedFd> {
     match ebpf.map(name) {

@@ -17,7 +17,7 @@ use log::debug;
 use observer_common::{
     cpu::Cpu,
     layout::Config,
-    names::{HOOKS, hook},
+    names::hook,
     task::{Task, crossing, flag, state},
 };
 
@@ -47,7 +47,7 @@ pub struct Options {
     pub target: Target,
     /// Room for this many accounts.
     pub max_tasks: Option<u32>,
-    /// Room for this many pairs of each kind; 0 = keep none.
+    /// Room for this many pairs of each kind; whether any are kept is [`Selection::no_pairs`].
     pub max_pairs: Option<u32>,
     /// Which hooks.
     pub hooks: Selection,
@@ -55,7 +55,7 @@ pub struct Options {
 
 impl Options {
     fn keeps_pairs(&self) -> bool {
-        self.max_pairs != Some(0) && self.hooks.wants(hook::PAIRS)
+        self.hooks.wants(hook::PAIRS)
     }
 }
 
@@ -355,7 +355,7 @@ impl Session {
             // A run whose slot belonged to another task went to the unobserved.
             trailer.lost_events += cpu.stale_slots;
         }
-        let runs = self.runs();
+        let runs = probe::runs(self.cpus());
         trailer.hook_runs = runs.iter().sum();
         trailer.hook_ns = self.cost.hook_ns(&runs);
         trailer
@@ -367,15 +367,6 @@ impl Session {
             Some(before) => (number, cpu.after(before)),
             None => (number, cpu),
         })
-    }
-
-    /// Runs of each program, over all CPUs.
-    fn runs(&self) -> [u64; HOOKS] {
-        let mut runs = [0; HOOKS];
-        for (_, cpu) in self.cpus() {
-            runs.iter_mut().zip(cpu.runs.0).for_each(|(sum, count)| *sum += count);
-        }
-        runs
     }
 
     fn recursion_misses(&self) -> Option<u64> {

@@ -106,12 +106,9 @@ fn the_measured_user_time_is_the_tracees_own_in_each_of_thirty_runs() {
 
 /// The header says how far the calibrations of a border lay apart: more than a sixth, and the costs are no good.
 fn is_steady(run: &Run) -> bool {
-    let of = |field: &str, kind: &str| {
-        let pairs = run.header[field].as_array()?;
-        pairs.iter().find(|pair| pair[0] == kind)?[1].as_u64()
-    };
     ["syscall", "ptrace stop"].into_iter().all(|kind| {
-        match (of("crossing_costs_ns", kind), of("crossing_spreads_ns", kind)) {
+        match (run.border_ns("crossing_costs_ns", kind), run.border_ns("crossing_spreads_ns", kind))
+        {
             (Some(cost_ns), Some(spread_ns)) => spread_ns * 6 <= cost_ns,
             // A stop that hooks of its own time has no border to calibrate.
             _ => kind == "ptrace stop",
