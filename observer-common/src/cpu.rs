@@ -7,6 +7,7 @@
 use crate::{
     bill::RunQueue,
     clock::ClockOffset,
+    cycles::Meter,
     names::HOOKS,
     switch::Handover,
     task::{Task, mode},
@@ -122,6 +123,8 @@ pub struct Cpu {
     pub pairs_folded: u64,
     /// Runs by hook, those that found nothing to do included.
     pub runs: Runs,
+    /// The PMU's counters, where they are read.
+    pub meter: Meter,
 }
 
 impl Cpu {
@@ -221,6 +224,7 @@ impl Cpu {
             (&mut self.stale_slots, before.stale_slots),
             (&mut self.missed_switches, before.missed_switches),
             (&mut self.pairs_folded, before.pairs_folded),
+            (&mut self.meter.discarded, before.meter.discarded),
             (&mut self.clock_skipped, before.clock_skipped),
             (&mut self.compared, before.compared),
             (&mut self.disagreed, before.disagreed),

@@ -168,6 +168,8 @@ pub struct Config {
     pub yield_number: u64,
     /// Size of a kernel stack, for kernels without `bpf_task_pt_regs`.
     pub stack_size: u64,
+    /// Each CPU has counters in [`crate::names::CYCLES_USER`] and [`crate::names::CYCLES_SYSTEM`]: read them.
+    pub cycles: u64,
 }
 
 impl Config {
@@ -185,5 +187,6 @@ impl Config {
         pairs: 0,
         yield_number: 0,
         stack_size: 0,
+        cycles: 0,
     };
 }

@@ -14,6 +14,7 @@
 //! | [`fault`] | user page faults |
 //! | [`irq`] | hardirq and softirq |
 //! | [`pair`] | who woke whom, and whose time went to whom |
+//! | [`cycles`] | cycles by mode, where a PMU counts them: read at the switches and wakeups above |
 //! | [`ptrace`] | stops by kind, tracer and tracee |
 //! | [`lifecycle`] | fork, exec, exit, and tasks that exist already |
 //!
@@ -28,6 +29,7 @@ pub mod bill;
 pub mod clock;
 pub mod cpu;
 pub mod cputime;
+pub mod cycles;
 pub mod fault;
 pub mod glob;
 pub mod irq;

@@ -25,6 +25,11 @@ pub const GLOB: &str = "GLOB";
 /// The cgroup to observe, in slot 0.
 pub const CGROUP: &str = "CGROUP";
 
+/// By CPU number: the counter of cycles in user mode.
+pub const CYCLES_USER: &str = "CYCLES_USER";
+/// By CPU number: the counter of cycles in the kernel.
+pub const CYCLES_SYSTEM: &str = "CYCLES_SYSTEM";
+
 /// Read-only global: [`crate::layout::Layout`].
 pub const LAYOUT: &str = "LAYOUT";
 /// Read-only global: [`crate::layout::Config`].

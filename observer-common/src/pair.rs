@@ -202,6 +202,8 @@ pub struct Pair {
     pub origins: [Origin; ORIGINS],
     /// From the wakeup to the switch-in.
     pub latency: Latency,
+    /// Cycles of the waker inside these wakeups, where they were counted.
+    pub cost_cycles: u64,
 }
 
 impl Pair {
@@ -270,6 +272,7 @@ impl Pair {
         add(&mut self.cost_ns, other.cost_ns);
         add(&mut self.costed, other.costed);
         add(&mut self.switches, other.switches);
+        add(&mut self.cost_cycles, other.cost_cycles);
         add(&mut self.path_ns, other.path_ns);
         for part in other.origins.iter().filter(|part| part.count != 0) {
             self.came_from(part.code, part.count, part.cost_ns);

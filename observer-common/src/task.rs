@@ -184,9 +184,18 @@ pub struct Task {
     pub opened_ns: u64,
     /// When it was last written by the CPU that the task ran on.
     pub updated_ns: u64,
+
+    /// Cycles in user mode, where they are counted: see [`crate::cycles`].
+    pub cycles_user: u64,
+    /// Cycles in the kernel, interrupts included.
+    pub cycles_system: u64,
+    /// Its runs whose cycles are not known: they are in neither.
+    pub cycles_discarded: u64,
+    /// Cycles of the wakeup that it has still to answer; 0 = not known.
+    pub wake_cycles: u64,
 }
 
-const _: () = assert!(size_of::<Task>() == 560, "no implicit padding");
+const _: () = assert!(size_of::<Task>() == 592, "no implicit padding");
 
 impl Task {
     /// On-CPU time so far.

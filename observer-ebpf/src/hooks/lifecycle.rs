@@ -169,6 +169,7 @@ fn consider_current(ctx: &impl EbpfContext, cpu: &mut Cpu, task: Ptr, name: u64)
         let clocks = kernel::by_number::clocks(task as u64);
         let at = moment(clocks.as_ref());
         let bill = super::read::bill_now(cpu, task as u64, at.now_ns, clocks.as_ref());
+        super::cycles::turn(cpu);
         lifecycle::adopt(cpu, account, slot, &at, &bill, kernel::place(task));
     }
 }

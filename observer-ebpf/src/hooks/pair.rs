@@ -14,6 +14,7 @@ use observer_common::{
     task::Task,
 };
 
+use super::cycles;
 use crate::{
     kernel::{self, Ptr, by_number, config},
     maps,
@@ -150,6 +151,7 @@ fn book(books: (&'static mut Pair, bool), wakee: &mut Task, runs_ns: Option<u64>
     }
     let latency_ns = runs_ns.map(|now_ns| now_ns.saturating_sub(wakee.wake.since_ns));
     pair.woken(&wakee.wake, latency_ns);
+    cycles::answered(pair, wakee);
     pair.preemptions += u64::from(over);
     wakee.wake.since_ns = 0;
 }
@@ -277,7 +279,7 @@ pub fn woken_unobserved(cpu: &mut Cpu, wake: &Wake, wakee: Ptr) {
 
 /// What such a wakeup cost.
 #[inline(always)]
-pub fn cost_unobserved(cpu: &mut Cpu, waker: &Task, wakee: Ptr, cost_ns: u64) {
+pub fn cost_unobserved(cpu: &mut Cpu, waker: &Task, wakee: Ptr, cost_ns: u64, cycles: u64) {
     if config!(pairs) == 0 {
         return;
     }
@@ -286,5 +288,6 @@ pub fn cost_unobserved(cpu: &mut Cpu, waker: &Task, wakee: Ptr, cost_ns: u64) {
     let code = origin_of(waker, cpu.base_mode);
     if let Some((pair, false)) = maps::pair(cpu, &key) {
         pair.cost(code, cost_ns);
+        pair.cost_cycles += cycles;
     }
 }

@@ -13,7 +13,10 @@ use observer_common::{
 };
 
 use crate::{
-    hooks::lifecycle::{moment, open, wanted_by_id, wanted_by_rule},
+    hooks::{
+        cycles,
+        lifecycle::{moment, open, wanted_by_id, wanted_by_rule},
+    },
     kernel::{self, Ptr, by_number, config},
     maps,
 };
@@ -63,6 +66,7 @@ fn read_cpu(_ctx: RawTracePointContext) -> i32 {
     let clocks = by_number::clocks(current);
     let at = moment(clocks.as_ref());
     let now_ns = at.now_ns;
+    cycles::turn(cpu);
     if let Some(rq) = clocks
         && u64::from(by_number::tgid(current)) == config!(self_tgid)
     {

@@ -12,7 +12,7 @@ use observer_common::{
 };
 
 use crate::{
-    hooks::pair,
+    hooks::{cycles, pair},
     kernel::{self, Ptr, config},
     maps,
 };
@@ -57,6 +57,7 @@ fn switched(cpu: &mut Cpu, preempt: bool, prev: Ptr, next: Ptr, prev_state: u64)
     }
 
     let at = moment(cpu, prev, requested != 0);
+    cycles::turn(cpu);
     let prev_slot = cpu.slot;
     let from_idle = prev_slot == NO_SLOT && cpu.owner == owner::IDLE as u32;
     let mut left = Handover {
@@ -185,6 +186,7 @@ fn sched_leave(_ctx: BtfTracePointContext) -> i32 {
     let at = super::lifecycle::moment(kernel::by_number::clocks(address).as_ref());
     let tid = kernel::tid(current);
     let slot = maps::slot_of(tid);
+    cycles::turn(cpu);
     switch::dispossess(cpu, maps::owner(cpu), at.now_ns);
     match maps::task(slot) {
         Some(task) if task.address == address => {

@@ -12,7 +12,7 @@ use observer_common::{
     wakeup::{self, Waker},
 };
 
-use super::pair;
+use super::{cycles, pair};
 use crate::{
     kernel::{self, Ptr},
     maps,
@@ -29,6 +29,7 @@ fn sched_waking(ctx: BtfTracePointContext) -> i32 {
     }
     let now_ns = maps::now_ns();
     wakeup::begin(cpu, wakee as u64, now_ns);
+    cycles::wakeup_begins(cpu);
     if let Some(waker) = maps::owner(cpu) {
         let seen = if wakeup::wants_evidence(cpu) {
             let (state, place) = kernel::current_state_and_place();
@@ -78,12 +79,16 @@ fn sched_wakeup(ctx: BtfTracePointContext) -> i32 {
 /// What the wakeup that ends here cost its waker.
 #[inline(always)]
 fn cost(cpu: &mut Cpu, wakee: Ptr, slot: u32, cost_ns: u64) {
+    let cycles = cycles::wakeup_ends(cpu);
     let waker = if cpu.in_interrupt() { None } else { maps::owner(cpu) };
     match maps::task(slot) {
-        Some(task) if task.address == wakee as u64 => task.wake.cost_ns = cost_ns,
+        Some(task) if task.address == wakee as u64 => {
+            task.wake.cost_ns = cost_ns;
+            task.wake_cycles = cycles;
+        }
         _ => {
             if let Some(waker) = waker.as_deref() {
-                pair::cost_unobserved(cpu, waker, wakee, cost_ns);
+                pair::cost_unobserved(cpu, waker, wakee, cost_ns, cycles);
             }
         }
     }

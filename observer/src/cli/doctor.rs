@@ -21,6 +21,7 @@ pub fn main() -> Result<ExitCode> {
     let session = Session::start(&Options::default())?;
     output::print(&hooks(&session))?;
     output::print(&costs(&session))?;
+    output::print(&cycles(&session))?;
     drop(session);
     output::print("\nKnown answers, against a clock that the program reads itself\n")?;
     let program = std::env::current_exe().map_or_else(|_| OsString::from("observer"), Into::into);
@@ -108,6 +109,14 @@ fn hooks(session: &Session) -> String {
         ));
     }
     text
+}
+
+fn cycles(session: &Session) -> String {
+    let header = session.header();
+    match &header.cycles_reason {
+        None => "\nCycles         counted, by two pinned counters on each CPU\n".to_owned(),
+        Some(why) => format!("\nCycles         {}: {why}\n", header.cycles),
+    }
 }
 
 fn costs(session: &Session) -> String {

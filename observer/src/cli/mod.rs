@@ -19,7 +19,10 @@ use crate::{
     kernel::Unsupported,
     lab::workload::{self, Workload},
     model::By,
-    probe::selection::{Base, Selection, parse_without},
+    probe::{
+        cycles::Choice,
+        selection::{Base, Selection, parse_without},
+    },
     session::{
         Options,
         target::{Target, parse_glob},
@@ -122,6 +125,9 @@ pub struct ProbeArgs {
     /// Totals only: no split into user and system, and no hook that is only needed for it
     #[arg(long)]
     no_split: bool,
+    /// Count cycles in user mode and in the kernel, by the PMU
+    #[arg(long, value_enum, value_name = "WHEN", default_value_t = Choice::Auto)]
+    cycles: Choice,
 }
 
 /// Where the figures go.
@@ -315,5 +321,11 @@ fn options(target: Target, probe: &ProbeArgs) -> Options {
         no_split: probe.no_split,
         no_pairs: probe.max_pairs == Some(0),
     };
-    Options { target, max_tasks: probe.max_tasks, max_pairs: probe.max_pairs, hooks }
+    Options {
+        target,
+        max_tasks: probe.max_tasks,
+        max_pairs: probe.max_pairs,
+        hooks,
+        cycles: probe.cycles,
+    }
 }

@@ -65,6 +65,8 @@ fn header() -> Header {
         crossing_costs_ns: vec![("syscall".to_owned(), Some(90)), ("fault".to_owned(), None)],
         crossing_spreads_ns: vec![("syscall".to_owned(), Some(3)), ("fault".to_owned(), None)],
         target: "command".to_owned(),
+        cycles: "absent".to_owned(),
+        cycles_reason: Some("no PMU".to_owned()),
     }
 }
 
@@ -128,6 +130,7 @@ fn pairs() -> Vec<PairFigures> {
         skip_other: skip(4),
         path_ns: Some(u64::MAX),
         wakeup_cost_ns: Some(6),
+        wakeup_cost_cycles: Some(60),
         latency_sum_ns: 7_000,
         latency_count: 100,
         latency_max_ns: 900,

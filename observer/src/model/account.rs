@@ -38,6 +38,8 @@ pub struct Able {
     pub irq: bool,
     /// `page_fault_user`: without it, no time is unclassified, since a fault counts as user time.
     pub fault: bool,
+    /// A PMU: cycles.
+    pub cycles: bool,
 }
 
 /// A task over the session.
@@ -159,8 +161,9 @@ impl Account {
             job_stopped_ns: task.job_stopped_ns + open(task.job_stopped_since_ns),
             tracer_tid: Some(task.tracer_tid).filter(|tid| *tid != 0),
             former_tid: Some(task.former_tid).filter(|tid| *tid != 0),
-            cycles_user: None,
-            cycles_system: None,
+            cycles_user: on(able.cycles, task.cycles_user),
+            cycles_system: on(able.cycles, task.cycles_system),
+            cycles_discarded: on(able.cycles, task.cycles_discarded),
         }
     }
 }
@@ -226,7 +229,8 @@ mod tests {
 
     use super::*;
 
-    const ABLE: Able = Able { split: true, bill: true, wait: true, irq: true, fault: true };
+    const ABLE: Able =
+        Able { split: true, bill: true, wait: true, irq: true, fault: true, cycles: true };
 
     fn task() -> Task {
         Task {
@@ -285,7 +289,14 @@ mod tests {
 
     #[test]
     fn what_no_hook_measures_is_not_zero_but_nothing() {
-        let able = Able { split: false, bill: false, wait: false, irq: false, fault: false };
+        let able = Able {
+            split: false,
+            bill: false,
+            wait: false,
+            irq: false,
+            fault: false,
+            cycles: false,
+        };
         let figures = Account::new(1, task()).figures(&Crossings::default(), able, 0);
         assert_eq!(figures.user_ns, None);
         assert_eq!(figures.skip_in_ns, None);

@@ -198,7 +198,8 @@ mod tests {
 
     const MS: u64 = 1_000_000;
     const TICK: Source = Source::Ticks(4 * MS);
-    const ABLE: Able = Able { split: true, bill: true, wait: true, irq: true, fault: true };
+    const ABLE: Able =
+        Able { split: true, bill: true, wait: true, irq: true, fault: true, cycles: true };
 
     /// A task of 50 ms whose split is off by `split_ns`; `ticks` ticks of 4 ms were seen.
     fn split(split_ns: i64, ticks: u64) -> TaskFigures {

@@ -251,6 +251,7 @@ pub fn sum(tasks: &[&TaskFigures]) -> TaskFigures {
         job_stopped_ns: all(|task| task.job_stopped_ns),
         cycles_user: known(|task| task.cycles_user),
         cycles_system: known(|task| task.cycles_system),
+        cycles_discarded: known(|task| task.cycles_discarded),
         ..TaskFigures::default()
     }
 }

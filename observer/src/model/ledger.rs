@@ -37,6 +37,7 @@ impl PairFigures {
             skip_other: skip(reason::OTHER),
             path_ns: on(pair.path_ns),
             wakeup_cost_ns: able.wait.then_some(pair.cost_ns),
+            wakeup_cost_cycles: (able.wait && able.cycles).then_some(pair.cost_cycles),
             latency_sum_ns: pair.latency.sum_ns,
             latency_count: pair.latency.count,
             latency_max_ns: pair.latency.max_ns,
@@ -136,7 +137,8 @@ pub fn origin_name(code: u32) -> String {
 mod tests {
     use super::*;
 
-    const ABLE: Able = Able { split: true, bill: true, wait: true, irq: true, fault: true };
+    const ABLE: Able =
+        Able { split: true, bill: true, wait: true, irq: true, fault: true, cycles: true };
 
     #[test]
     fn every_origin_has_a_name() {
@@ -163,7 +165,8 @@ mod tests {
 
     #[test]
     fn without_the_run_queues_clocks_nothing_is_said_to_be_zero() {
-        let able = Able { split: true, bill: false, wait: false, irq: true, fault: true };
+        let able =
+            Able { split: true, bill: false, wait: false, irq: true, fault: true, cycles: true };
         let figures =
             PairFigures::of_pair(Party::default(), Party::default(), &Pair::default(), able);
         assert_eq!((figures.skip_ns, figures.path_ns, figures.wakeup_cost_ns), (None, None, None));

@@ -122,6 +122,8 @@ pub struct PairFigures {
 
     /// `from`'s system time inside these wakeups; `None` where the end of a wakeup is not seen.
     pub wakeup_cost_ns: Option<u64>,
+    /// Cycles of it, where they were counted.
+    pub wakeup_cost_cycles: Option<u64>,
     /// From the wakeup (for a ptrace pair: from the resume) to the switch-in, all together.
     pub latency_sum_ns: u64,
     /// Times that `latency_sum_ns` is made of.
@@ -190,6 +192,7 @@ impl PairFigures {
         self.skip_other.add(other.skip_other);
         add(&mut self.path_ns, other.path_ns, is_first);
         add(&mut self.wakeup_cost_ns, other.wakeup_cost_ns, is_first);
+        add(&mut self.wakeup_cost_cycles, other.wakeup_cost_cycles, is_first);
         self.latency_sum_ns = self.latency_sum_ns.saturating_add(other.latency_sum_ns);
         self.latency_count += other.latency_count;
         self.latency_max_ns = self.latency_max_ns.max(other.latency_max_ns);

@@ -72,6 +72,10 @@ pub struct Header {
     pub crossing_spreads_ns: Vec<(String, Option<u64>)>,
     /// What is observed, in words.
     pub target: String,
+    /// `counted`, `off`, `absent`, `refused`.
+    pub cycles: String,
+    /// Why cycles are not counted.
+    pub cycles_reason: Option<String>,
 }
 
 /// One of a few words. (A name for it, since serde takes a reference for something to borrow from the text.)
@@ -190,10 +194,12 @@ pub struct TaskFigures {
     pub former_tid: Option<u32>,
     /// The account, unique in a session: tids are used again, and change at an exec.
     pub account: u64,
-    /// Cycles in user mode. Not measured yet.
+    /// Cycles in user mode, where a PMU counts them.
     pub cycles_user: Option<u64>,
-    /// Cycles in the kernel. Not measured yet.
+    /// Cycles in the kernel, interrupts included.
     pub cycles_system: Option<u64>,
+    /// Its runs whose cycles are not known, and so in neither.
+    pub cycles_discarded: Option<u64>,
 }
 
 /// One CPU.
@@ -256,6 +262,8 @@ pub struct Trailer {
     pub hook_ns: Option<u64>,
     /// Sum of the tasks' residuals.
     pub residual_ns: Option<i64>,
+    /// Runs and wakeups whose cycles are not known.
+    pub cycles_discarded: u64,
 }
 
 /// Everything there is to say at one moment.

@@ -1,5 +1,6 @@
 //! The kernel side from here: loads it, says what works, and reads its books.
 
+pub mod cycles;
 pub mod hooks;
 pub mod layout;
 mod ledger;
@@ -28,6 +29,7 @@ use observer_common::{
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 pub use self::{
+    cycles::Cycles,
     hooks::{HookStatus, State, Via},
     load::{OBJECT, Request},
     sys::ProgramStats,
@@ -146,6 +148,13 @@ impl Probe {
     #[must_use]
     pub fn is_active(&self, index: usize) -> bool {
         self.status.iter().any(|status| status.hook.index == index && status.is_active())
+    }
+
+    /// Lets the programs read these counters; they were told so when they were loaded ([`Config::cycles`]).
+    ///
+    /// [`Config::cycles`]: observer_common::layout::Config
+    pub fn count_cycles(&mut self, cycles: &Cycles) -> Result<()> {
+        cycles.hand_over(&mut self.ebpf)
     }
 
     /// aya's handle, for the logger.

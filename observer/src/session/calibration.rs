@@ -55,7 +55,7 @@ pub fn crossings(probe: &mut Probe, limits: &Limits, able: Able) -> Crossings {
     if !able.split {
         return Crossings::default();
     }
-    let key = cache_key(probe, limits);
+    let key = cache_key(probe, limits, able);
     if let Some(crossings) = load_cache(&key) {
         return crossings;
     }
@@ -367,14 +367,16 @@ impl Cost {
 }
 
 /// The costs hold for this boot, this program and these hooks.
-fn cache_key(probe: &Probe, limits: &Limits) -> String {
+fn cache_key(probe: &Probe, limits: &Limits, able: Able) -> String {
     let active: String =
         probe.status().iter().map(|status| if status.is_active() { '1' } else { '0' }).collect();
     format!(
-        "{}-{}-{}-{active}",
+        "{}-{}-{}-{active}{}",
         limits.boot_id.as_deref().unwrap_or("unknown"),
         env!("CARGO_PKG_VERSION"),
         crate::probe::OBJECT.len(),
+        // Reading counters lengthens each switch.
+        if able.cycles { "c" } else { "" },
     )
 }
 

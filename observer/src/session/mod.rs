@@ -34,7 +34,7 @@ use crate::{
         account::Able,
         report::{SCHEMA, cpu_figures},
     },
-    probe::{self, Probe, Sizes, selection::Selection},
+    probe::{self, Cycles, Probe, Sizes, cycles, selection::Selection},
 };
 
 /// So many ended accounts fill the table of pairs if it is not read.
@@ -51,6 +51,8 @@ pub struct Options {
     pub max_pairs: Option<u32>,
     /// Which hooks.
     pub hooks: Selection,
+    /// Whether to count cycles.
+    pub cycles: cycles::Choice,
 }
 
 impl Options {
@@ -96,7 +98,11 @@ impl Session {
             why: missing.to_string(),
             way_out: "a kernel with these is needed".to_owned(),
         })?;
-        let config = configure(probe::layout::config(&btf)?, &btf, options);
+        let cycles = Cycles::choose(options.cycles, &limits.online_cpus)?;
+        let config = Config {
+            cycles: u64::from(cycles.is_counted()),
+            ..configure(probe::layout::config(&btf)?, &btf, options)
+        };
         let sizes = Sizes::choose(
             &limits,
             options.max_tasks,
@@ -112,6 +118,7 @@ impl Session {
             sizes: &sizes,
             selection: &options.hooks,
         })?;
+        probe.count_cycles(&cycles)?;
         options.target.apply(&mut probe)?;
         probe.learn_offsets()?;
         debug!("start: clock offsets learned");
@@ -121,6 +128,7 @@ impl Session {
             wait: probe.is_active(hook::WAKEUP),
             irq: probe.is_active(hook::IRQ_ENTER) && probe.is_active(hook::SOFTIRQ_ENTER),
             fault: probe.is_active(hook::FAULT),
+            cycles: cycles.is_counted(),
         };
         let crossings = calibration::crossings(&mut probe, &limits, able);
         debug!("start: crossings calibrated, or found in the cache");
@@ -128,7 +136,7 @@ impl Session {
         let cost = OwnCost::begin();
         let accounting = Accounting::detect(&btf);
         debug!("start: accounting mode found");
-        let header = header(&limits, &accounting, &probe, &crossings, &options.target)?;
+        let header = header(&limits, &accounting, &probe, &cycles, &crossings, &options.target)?;
         let started_ns = header.started_ns;
         Ok(Self {
             probe,
@@ -349,6 +357,7 @@ impl Session {
             trailer.clocks_apart_ns += cpu.compared_apart_ns;
             trailer.clocks_apart_max_ns = trailer.clocks_apart_max_ns.max(cpu.compared_max_ns);
             trailer.clock_backwards += cpu.clock_backwards;
+            trailer.cycles_discarded += cpu.meter.discarded;
             trailer.clock_jumps += cpu.clock_jumps;
             trailer.unmatched += cpu.unmatched;
             trailer.missed_switches += cpu.missed_switches;
@@ -400,6 +409,7 @@ fn header(
     limits: &Limits,
     accounting: &Accounting,
     probe: &Probe,
+    cycles: &Cycles,
     crossings: &Crossings,
     target: &Target,
 ) -> Result<Header> {
@@ -422,6 +432,8 @@ fn header(
         crossing_costs_ns: by_kind(&crossings.cost_ps),
         crossing_spreads_ns: by_kind(&crossings.spread_ps),
         target: target.to_string(),
+        cycles: cycles.word().to_owned(),
+        cycles_reason: cycles.reason().map(str::to_owned),
     })
 }
 

@@ -57,6 +57,8 @@ pub fn report(tasks: Vec<TaskFigures>) -> Report {
         crossing_costs_ns: Vec::new(),
         crossing_spreads_ns: Vec::new(),
         target: String::new(),
+        cycles: "absent".to_owned(),
+        cycles_reason: Some("no PMU".to_owned()),
     };
     let trailer = Trailer {
         elapsed_ns: 100_000_000,

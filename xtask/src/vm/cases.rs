@@ -1,5 +1,6 @@
 //! What is run in a test kernel, and what must come out.
 
+mod cycles;
 mod matrix;
 mod oracle;
 mod refusals;

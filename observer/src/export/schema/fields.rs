@@ -134,6 +134,12 @@ const HEADER: &[Field] = &[
         "Pairs: kind of crossing, and half of the range between the quartiles of its calibrations.",
     ),
     field("target", Text, "What is observed, in words."),
+    field(
+        "cycles",
+        Word(&["counted", "off", "absent", "refused"]),
+        "Whether a PMU counts cycles for observer.",
+    ),
+    field("cycles_reason", MaybeText, "Why cycles are not counted; null if they are."),
 ];
 
 const HOOK: &[Field] = &[
@@ -299,8 +305,17 @@ const TRACE: &[Field] = &[
 ];
 
 const CYCLES: &[Field] = &[
-    field("cycles_user", MaybeNatural(COUNT), "Cycles in user mode. Not measured yet."),
-    field("cycles_system", MaybeNatural(COUNT), "Cycles in the kernel. Not measured yet."),
+    field("cycles_user", MaybeNatural(COUNT), "Cycles in user mode; null without a PMU."),
+    field(
+        "cycles_system",
+        MaybeNatural(COUNT),
+        "Cycles in the kernel, interrupts included; null without a PMU.",
+    ),
+    field(
+        "cycles_discarded",
+        MaybeNatural(COUNT),
+        "Its runs whose cycles are not known, since a counter did not count all the time: they are in neither.",
+    ),
 ];
 
 const GROUP: &[Field] = &[
@@ -394,4 +409,9 @@ const TRAILER: &[Field] = &[
     field("hook_runs", Natural(COUNT), "Runs of the kernel-side programs."),
     field("hook_ns", MaybeNatural(NS), "Time in them, estimated: runs times the mean of a sample."),
     field("residual_ns", MaybeInteger(NS), "Sum of the tasks' residuals."),
+    field(
+        "cycles_discarded",
+        Natural(COUNT),
+        "Runs and wakeups whose cycles are not known, since a counter did not count all the time.",
+    ),
 ];

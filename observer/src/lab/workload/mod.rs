@@ -10,6 +10,7 @@
 //! calibration), so that an account of the whole process can be compared as well.
 
 pub mod clock;
+pub mod cycles;
 pub mod exec_thread;
 pub mod faults;
 pub mod forks;
@@ -58,6 +59,8 @@ pub enum Workload {
     Stops(stops::StopsArgs),
     /// Two processes hand a byte to each other through two pipes
     Pingpong(handoff::PingpongArgs),
+    /// User and kernel work in a thread that counts its own cycles
+    Cycles(cycles::CyclesArgs),
     /// Two processes on one CPU call sched_yield
     Yield(handoff::YieldArgs),
 }
@@ -81,6 +84,7 @@ pub fn run(workload: &Workload) -> Result<Value> {
         Workload::HostileComm(args) => hostile_comm::run(args),
         Workload::Stops(args) => stops::run(args),
         Workload::Pingpong(args) => handoff::pingpong(args),
+        Workload::Cycles(args) => cycles::run(args),
         Workload::Yield(args) => handoff::yielding(args),
     }
 }

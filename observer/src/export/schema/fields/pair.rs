@@ -59,6 +59,11 @@ pub const PAIR: &[Field] = &[
     field("skip_other_ns", MaybeNatural(NS), "What those moved."),
     field("path_ns", MaybeNatural(NS), "Time that ordinary switches moved, likewise."),
     field("wakeup_cost_ns", MaybeNatural(NS), "System time of from inside these wakeups."),
+    field(
+        "wakeup_cost_cycles",
+        MaybeNatural(COUNT),
+        "Cycles of from inside these wakeups; null without a PMU.",
+    ),
     field("latency_count", Natural(COUNT), "Times that the latencies here are made of."),
     field(
         "latency_sum_ns",
