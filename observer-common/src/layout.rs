@@ -164,6 +164,8 @@ pub struct Config {
     pub self_tgid: u64,
     /// Keep pairs.
     pub pairs: u64,
+    /// Tell user from system: look at the saved registers where no hook tells.
+    pub split: u64,
     /// Number of `sched_yield` on this architecture.
     pub yield_number: u64,
     /// Size of a kernel stack, for kernels without `bpf_task_pt_regs`.
@@ -185,6 +187,7 @@ impl Config {
         child_in_user: 0,
         self_tgid: 0,
         pairs: 0,
+        split: 0,
         yield_number: 0,
         stack_size: 0,
         cycles: 0,

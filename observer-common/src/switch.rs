@@ -72,7 +72,7 @@ pub struct Departure {
     pub involuntary: bool,
     /// Its state, `TASK_*` bits.
     pub state: u64,
-    /// Where it came into the kernel.
+    /// Where it came into the kernel; only looked at if [`wants_place`] says so.
     pub place: Place,
     /// Its state says that it sleeps, yet a pending signal keeps it runnable (`signal_pending_state` in
     /// `__schedule`): no sleep and no stop.
@@ -88,9 +88,9 @@ pub struct Departure {
 pub struct Arrival {
     /// The slot of its account.
     pub slot: u32,
-    /// Where it came into the kernel; only looked at when the account is new.
+    /// Where it came into the kernel; only looked at when the account is new ([`flag::BASED`]).
     pub place: Place,
-    /// The kernel's bill, not yet running again.
+    /// The kernel's bill, not yet running again; likewise.
     pub bill: Bill,
 }
 
@@ -222,6 +222,14 @@ fn compare(cpu: &mut Cpu, now_ns: u64, stale_ns: u64, skipped: bool) {
     if apart_ns > cpu.compared_max_ns {
         cpu.compared_max_ns = apart_ns;
     }
+}
+
+/// True when [`depart`] looks at the saved registers of a task: not in the middle of a syscall whose entry was seen,
+/// which is where most tasks leave a CPU.
+#[must_use]
+#[inline(always)]
+pub fn wants_place(cpu: &Cpu, task: &Task, traced: bool) -> bool {
+    traced || cpu.base_mode != mode::SYSTEM as u32 || !task.has(flag::IN_SYSCALL)
 }
 
 /// Ends the run of an observed task. The CPU has no owner of its own until [`arrive`] or [`yield_to`].

@@ -275,7 +275,7 @@ pub fn run_queue_cpu(rq: Ptr) -> u32 {
 /// is only known as such in its ptrace stop.
 #[inline(always)]
 pub fn place(task: Ptr) -> Place {
-    if offset!(regs_syscall) == ABSENT {
+    if config!(split) == 0 || offset!(regs_syscall) == ABSENT {
         return Place::Unknown;
     }
     let Some((number, result)) = saved(task) else { return Place::Unknown };
@@ -435,7 +435,7 @@ pub mod by_number {
     #[inline(always)]
     pub fn place(task: u64) -> Place {
         let stack: u64 = probe(task, offset!(task_stack), 0);
-        if offset!(regs_syscall) == ABSENT || stack == 0 {
+        if config!(split) == 0 || offset!(regs_syscall) == ABSENT || stack == 0 {
             return Place::Unknown;
         }
         let (number, result) = saved_registers(stack);

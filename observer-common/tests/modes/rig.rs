@@ -184,16 +184,21 @@ impl Rig {
             switch::depart_unobserved(cpu, &at);
         } else {
             let traced = out.state & TASK_TRACED != 0;
+            let account = &mut self.accounts[cpu.slot as usize];
             let from = Departure {
                 involuntary: out.preempt || out.state == 0,
                 state: out.state,
-                place: out.place,
+                // As the adapter does: the registers are not read where the rule does not look at them.
+                place: if switch::wants_place(cpu, account, traced) {
+                    out.place
+                } else {
+                    Place::Unknown
+                },
                 tracer_tid: if traced { TRACER } else { 0 },
                 kept: false,
                 bill: Bill::default(),
             };
-            let slot = cpu.slot;
-            switch::depart(cpu, &mut self.accounts[slot as usize], &at, &from);
+            switch::depart(cpu, account, &at, &from);
         }
         if next_slot == NO_SLOT {
             switch::yield_to(cpu, kind, &at);

@@ -7,7 +7,7 @@ use observer_common::{
     layout::switch_args,
     names::hook,
     pair::reason_of,
-    switch::{self, Arrival, Departure, Handover, Moment, TASK_DEAD, TASK_TRACED, handover},
+    switch::{self, Arrival, Departure, Handover, Moment, Place, TASK_DEAD, TASK_TRACED, handover},
     task::{Task, flag},
 };
 
@@ -85,11 +85,11 @@ fn switched(cpu: &mut Cpu, preempt: bool, prev: Ptr, next: Ptr, prev_state: u64)
     left.reason = reason_of(from_idle, by_wakeup, yielded) as u32;
     match maps::task(next_slot) {
         Some(task) if task.address == next as u64 => {
-            let to = Arrival {
-                slot: next_slot,
-                place: if task.has(flag::BASED) { Default::default() } else { kernel::place(next) },
-                bill: kernel::bill(next),
-            };
+            let mut to = Arrival { slot: next_slot, ..Arrival::default() };
+            if !task.has(flag::BASED) {
+                to.place = kernel::place(next);
+                to.bill = kernel::bill(next);
+            }
             if task.has(flag::STOPPED) {
                 left.flags |= handover::RESUMES;
             }
@@ -138,7 +138,11 @@ fn depart(
         // As the kernel counts nivcsw (__schedule): preempted, or still runnable.
         involuntary: preempt || prev_state == 0,
         state: prev_state,
-        place: kernel::place(prev),
+        place: if switch::wants_place(cpu, task, traced) {
+            kernel::place(prev)
+        } else {
+            Place::Unknown
+        },
         kept,
         tracer_tid: if traced { kernel::tracer_tid(prev) } else { 0 },
         bill: kernel::bill(prev),

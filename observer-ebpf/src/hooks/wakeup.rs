@@ -14,7 +14,7 @@ use observer_common::{
 
 use super::{cycles, pair};
 use crate::{
-    kernel::{self, Ptr},
+    kernel::{self, Ptr, config},
     maps,
 };
 
@@ -31,7 +31,7 @@ fn sched_waking(ctx: BtfTracePointContext) -> i32 {
     wakeup::begin(cpu, wakee as u64, now_ns);
     cycles::wakeup_begins(cpu);
     if let Some(waker) = maps::owner(cpu) {
-        let seen = if wakeup::wants_evidence(cpu) {
+        let seen = if config!(split) != 0 && wakeup::wants_evidence(cpu) {
             let (state, place) = kernel::current_state_and_place();
             Waker { state, place }
         } else {

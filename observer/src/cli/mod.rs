@@ -114,6 +114,7 @@ pub struct ProbeArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4_194_304))]
     max_tasks: Option<u32>,
     /// Room for N pairs of tasks at once; 0 keeps none. What finds no room is summed in one row
+    /// [default: 4096; with --no-split: 0]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=1_048_576))]
     max_pairs: Option<u32>,
     /// Hooks to attach: `auto` (all that work), `minimal`, or NAME,...; `observer doctor` names them
@@ -122,7 +123,8 @@ pub struct ProbeArgs {
     /// Leave a hook out (repeatable)
     #[arg(long, value_name = "NAME", value_parser = parse_without)]
     without: Vec<String>,
-    /// Totals only: no split into user and system, and no hook that is only needed for it
+    /// Totals only: no split into user and system, no pairs (but with --max-pairs N), and no hook
+    /// that is only needed for them
     #[arg(long)]
     no_split: bool,
     /// Count cycles in user mode and in the kernel, by the PMU
@@ -319,7 +321,7 @@ fn options(target: Target, probe: &ProbeArgs) -> Options {
         base: probe.hooks.clone(),
         without: probe.without.clone(),
         no_split: probe.no_split,
-        no_pairs: probe.max_pairs == Some(0),
+        no_pairs: probe.max_pairs.map_or(probe.no_split, |pairs| pairs == 0),
     };
     Options {
         target,

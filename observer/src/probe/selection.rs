@@ -91,7 +91,8 @@ impl Selection {
             return Some("left out by --no-split");
         }
         if self.no_pairs && hook.index == hook::PAIRS {
-            return Some("left out by --max-pairs 0");
+            let by_totals = "left out by --no-split; --max-pairs N keeps pairs";
+            return Some(if self.no_split { by_totals } else { "left out by --max-pairs 0" });
         }
         match &self.base {
             Base::Auto if hook.on_request => Some("attached only on request: --hooks auto,NAME"),
@@ -153,6 +154,13 @@ mod tests {
     fn without_pairs_their_program_is_left_out() {
         let selection = Selection { no_pairs: true, ..Selection::default() };
         assert!(!selection.wants(hook::PAIRS) && selection.wants(hook::SWITCH));
+    }
+
+    #[test]
+    fn totals_without_pairs_say_how_to_keep_them() {
+        let selection = Selection { no_split: true, no_pairs: true, ..Selection::default() };
+        let pairs = HOOKS.iter().find(|hook| hook.index == hook::PAIRS).unwrap();
+        assert!(selection.excludes(pairs).unwrap().contains("--max-pairs N keeps pairs"));
     }
 
     #[test]

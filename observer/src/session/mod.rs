@@ -401,6 +401,7 @@ fn configure(config: Config, btf: &Btf, options: &Options) -> Config {
         follow: u64::from(!target.no_follow),
         self_tgid: u64::from(std::process::id()),
         pairs: u64::from(options.keeps_pairs()),
+        split: u64::from(!options.hooks.no_split),
         ..config
     }
 }
