@@ -12,14 +12,10 @@ use super::{
 /// Round trips; each is two switches and four syscalls.
 const TRIPS: u64 = 60_000;
 /// Hooks that the totals need, where the kernel has them: the floor of `--no-split` has these empty.
-const TOTALS: [&str; 6] = [
-    "sched_switch",
-    "sched_switch",
-    "sched_entry_tp",
-    "sched_exit_tp",
-    "sched_waking",
-    "sched_wakeup",
-];
+const TOTALS: [&str; 5] =
+    ["sched_switch", "sched_entry_tp", "sched_exit_tp", "sched_waking", "sched_wakeup"];
+/// What the pairs and the split into user and system need on top.
+const SPLIT_AND_PAIRS: [&str; 3] = ["sched_switch", "sys_enter", "sys_exit"];
 
 /// The ping-pong of observer's own, and perf's.
 ///
@@ -80,14 +76,14 @@ fn setups(place: &Bench, each_hook: bool) -> Result<Vec<Setup>> {
         ),
         Setup::new(
             "empty programs where observer has its own",
-            Kind::Empty(super::present(&[&TOTALS[..], &["sys_enter", "sys_exit"]].concat())),
+            Kind::Empty(super::present(&[&TOTALS[..], &SPLIT_AND_PAIRS].concat())),
         ),
         minimal(),
         observer(TOTALS_NAME, Job, &["--no-split"]),
         observer(
-            "observer --no-split --max-pairs 0, observed",
+            "observer --no-split --max-pairs 4096, observed",
             Job,
-            &["--no-split", "--max-pairs", "0"],
+            &["--no-split", "--max-pairs", "4096"],
         ),
         observer("observer --no-split, another observed", Another, &["--no-split"]),
         observer("observer --no-split --all", All, &["--no-split"]),
