@@ -29,6 +29,7 @@ fn usage_errors_exit_with_2() {
         &["--nonsense"][..],
         &["run"][..],
         &["run", "--"][..],
+        &["run", "--cycles", "sometimes", "--", "true"][..],
         &["--comm", "[a"][..],
         &["--comm", "a-pattern-that-is-longer-than-any-thread-name-may-be"][..],
         &["--pid", "1", "-i", "0"][..],
@@ -47,6 +48,28 @@ fn usage_errors_exit_with_2() {
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", stderr(&output));
         assert!(output.stdout.is_empty(), "{arguments:?}");
         assert!(stderr(&output).starts_with("error:"), "{arguments:?}: {}", stderr(&output));
+    }
+}
+
+#[test]
+fn cycles_that_are_required_and_cannot_be_had_are_one_line_and_exit_3() {
+    let can_count = |name: std::ffi::OsString| {
+        let name = name.to_string_lossy().into_owned();
+        name == "cpu" || name.starts_with("cpu_") || name.contains("pmu")
+    };
+    let devices = std::fs::read_dir("/sys/bus/event_source/devices");
+    if devices.is_ok_and(|mut all| all.any(|one| one.is_ok_and(|one| can_count(one.file_name())))) {
+        eprintln!("SKIPPED: this machine has a PMU");
+        return;
+    }
+    let output = observer(&["run", "--cycles", "require", "--", "true"]);
+    let words = stderr(&output);
+    assert_eq!(output.status.code(), Some(3), "{words}");
+    assert!(output.stdout.is_empty());
+    assert_eq!(words.lines().count(), 1, "{words}");
+    // Without rights that is said first.
+    if !words.contains("cannot load programs") {
+        assert!(words.starts_with("observer: cannot count cycles: no PMU "), "{words}");
     }
 }
 

@@ -156,3 +156,23 @@ fn a_traced_command_is_said_to_be_in_the_first_line_and_is_explained() {
         eprintln!("SKIPPED in part: this kernel bills the pair right");
     }
 }
+
+#[test]
+#[ignore = "root"]
+fn cycles_are_counted_by_a_pmu_and_null_without_one_or_on_request() {
+    for (options, wanted) in [(&[][..], true), (&["--cycles", "off"][..], false)] {
+        let records = records(options, &["ls", "-lR", "/etc"]);
+        let header = of_type(&records, "header")[0];
+        let is_counted = header["cycles"] == "counted";
+        assert_eq!(is_counted, header["cycles_reason"].is_null(), "{header}");
+        assert!(wanted || header["cycles"] == "off", "{header}");
+        for task in of_type(&records, "task") {
+            for field in ["cycles_user", "cycles_system", "cycles_discarded"] {
+                assert_eq!(task[field].is_u64(), is_counted, "{field}: {task}");
+            }
+        }
+        for pair in of_type(&records, "pair").iter().filter(|pair| pair["kind"] == "wake") {
+            assert_eq!(pair["wakeup_cost_cycles"].is_u64(), is_counted, "{pair}");
+        }
+    }
+}

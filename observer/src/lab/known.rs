@@ -41,7 +41,7 @@ pub struct Run {
 }
 
 /// The self-test.
-pub const TESTS: [Test; 5] = [
+pub const TESTS: [Test; 6] = [
     Test { name: "user spin", arguments: &["spin", "--ms", "400"], judge: spin },
     Test { name: "syscall loop", arguments: &["syscalls", "--ms", "300"], judge: syscalls },
     Test { name: "sleep", arguments: &["sleep", "--ms", "200"], judge: sleep },
@@ -51,6 +51,7 @@ pub const TESTS: [Test; 5] = [
         judge: pair,
     },
     Test { name: "page faults", arguments: &["faults", "--pages", "20000"], judge: faults },
+    Test { name: "cycles", arguments: &["cycles", "--rounds", "2000"], judge: cycles },
 ];
 
 /// Runs one test.
@@ -179,7 +180,7 @@ fn syscalls(run: &Run) -> Result<Verdict> {
     let measured_ns = number(run.task(None)?, "user_ns")?;
     let slack_ns = before_ns(run);
     let off = ((user_ns - measured_ns).max(measured_ns - user_ns - slack_ns).max(0.0)) / wall_ns;
-    let text = format!(
+    let mut text = format!(
         "user: measured {:.3} ms, own clock {:.3} to {:.3} ms of {:.0}: off by {:.1} % (goal 2 %)",
         measured_ns / 1e6,
         user_ns / 1e6,
@@ -187,6 +188,11 @@ fn syscalls(run: &Run) -> Result<Verdict> {
         wall_ns / 1e6,
         off * 100.0,
     );
+    if let Ok(share) = user_share_by_cycles(run.task(None)?) {
+        // All that is not in it is what the borders really cost.
+        let oncpu_ns = number(run.task(None)?, "oncpu_ns")?;
+        text.push_str(&format!("; by cycles {:.3} ms", share * oncpu_ns / 1e6));
+    }
     Ok(if off <= 0.12 { Verdict::Holds(text) } else { Verdict::Fails(text) })
 }
 
@@ -230,4 +236,44 @@ fn faults(run: &Run) -> Result<Verdict> {
         return Ok(Verdict::Skipped(format!("the end of a page fault is not seen here; {text}")));
     }
     Ok(Verdict::Holds(text))
+}
+
+fn user_share_by_cycles(task: &Value) -> Result<f64> {
+    let (user, system) = (number(task, "cycles_user")?, number(task, "cycles_system")?);
+    Ok(user / (user + system))
+}
+
+/// The cycles of a thread against those that its own counters say, and its user share by cycles against that by time.
+fn cycles(run: &Run) -> Result<Verdict> {
+    if run.header["cycles"] != "counted" {
+        let why = run.header["cycles_reason"].as_str().unwrap_or("not counted");
+        return Ok(Verdict::Skipped(why.to_owned()));
+    }
+    let (Some(own_user), Some(own_system)) = (run.known("cycles_user"), run.known("cycles_system"))
+    else {
+        let why = run.truth["cycles_reason"].as_str().unwrap_or("no counters of its own");
+        return Ok(Verdict::Skipped(format!("the program cannot count its own: {why}")));
+    };
+    let task = run.task(run.truth["tid"].as_u64())?;
+    let off = |field: &str, own: f64| Ok::<_, anyhow::Error>(number(task, field)? / own - 1.0);
+    let (user, system) = (off("cycles_user", own_user)?, off("cycles_system", own_system)?);
+    let by_cycles = user_share_by_cycles(task)?;
+    let by_time = number(task, "user_ns")? / number(task, "oncpu_ns")?;
+    let discarded = number(task, "cycles_discarded")?;
+    let text = format!(
+        "its own count off by {:+.2} % user, {:+.2} % system; user share {:.1} % by cycles, {:.1} % by time; {discarded} \
+         runs discarded",
+        user * 100.0,
+        system * 100.0,
+        by_cycles * 100.0,
+        by_time * 100.0,
+    );
+    let holds =
+        user.abs() < 0.02 && system.abs() < 0.02 && (by_cycles / by_time - 1.0).abs() < 0.05;
+    Ok(match (holds, discarded) {
+        (true, _) => Verdict::Holds(text),
+        // Another user of the PMU: what is left out is said, and can be compared with nothing.
+        (false, 1.0..) => Verdict::Skipped(text),
+        (false, _) => Verdict::Fails(text),
+    })
 }

@@ -202,6 +202,24 @@ pub struct TaskFigures {
     pub cycles_discarded: Option<u64>,
 }
 
+impl TaskFigures {
+    /// User time in percent of the time on a CPU; `None` where it was not measured, or nothing ran.
+    #[must_use]
+    pub fn user_percent_by_time(&self) -> Option<f64> {
+        percent(self.user_ns?, self.oncpu_ns)
+    }
+
+    /// User cycles in percent of all, where they were counted.
+    #[must_use]
+    pub fn user_percent_by_cycles(&self) -> Option<f64> {
+        percent(self.cycles_user?, self.cycles_user?.saturating_add(self.cycles_system?))
+    }
+}
+
+fn percent(part: u64, whole: u64) -> Option<f64> {
+    (whole != 0).then(|| part as f64 * 100.0 / whole as f64)
+}
+
 /// One CPU.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]

@@ -204,9 +204,9 @@ impl OwnCycles {
 fn refusal(cpu: u32, error: &io::Error) -> Cycles {
     match error.raw_os_error() {
         // No PMU that knows cycles (perf_init_event, kernel/events/core.c), or none that is ready.
-        Some(libc::ENOENT | libc::ENODEV | libc::EOPNOTSUPP | libc::ENXIO) => Cycles::Absent(
-            format!("no PMU counts cycles on CPU {cpu} (virtual machines often have none)"),
-        ),
+        Some(libc::ENOENT | libc::ENODEV | libc::EOPNOTSUPP | libc::ENXIO) => {
+            Cycles::Absent(format!("no PMU on CPU {cpu} (virtual machines often have none)"))
+        }
         Some(libc::EPERM | libc::EACCES) => Cycles::Refused(format!(
             "the kernel does not allow counters on CPU {cpu} (perf_event_open: {error})"
         )),

@@ -13,6 +13,9 @@ use crate::model::{Causes, Header, TaskFigures, causes::Source};
 const LABEL: usize = 26;
 /// `within resolution`.
 const COLUMN: usize = 17;
+/// Lines with a PMU, and how many of them are for it.
+const LINES: usize = 15;
+const BY_CYCLES: usize = 2;
 /// More would not be read.
 const MOST: usize = 5;
 
@@ -37,7 +40,10 @@ pub fn block(header: &Header, rows: &[Row], width: usize) -> String {
     let source = Source::of(header);
     let columns: Vec<Vec<String>> = rows.iter().map(|row| column(row, source, scale)).collect();
     let mut text = String::new();
-    for (index, label) in labels(scale).iter().enumerate() {
+    // The last lines are for a machine with a PMU.
+    let has_cycles = rows.iter().any(|row| row.figures.user_percent_by_cycles().is_some());
+    let lines = if has_cycles { LINES } else { LINES - BY_CYCLES };
+    for (index, label) in labels(scale).iter().take(lines).enumerate() {
         let _ = write!(text, "{label:<LABEL$}");
         for column in &columns {
             let cell = &column[index];
@@ -49,7 +55,7 @@ pub fn block(header: &Header, rows: &[Row], width: usize) -> String {
     text
 }
 
-fn labels(scale: Scale) -> [String; 13] {
+fn labels(scale: Scale) -> [String; LINES] {
     [
         format!("CAUSES, {}", scale.unit),
         "clock skip".to_owned(),
@@ -64,6 +70,8 @@ fn labels(scale: Scale) -> [String; 13] {
         "quantum of the split".to_owned(),
         "scatter of so many ticks".to_owned(),
         "the split is".to_owned(),
+        "user share, by the clock".to_owned(),
+        "user share, by cycles".to_owned(),
     ]
 }
 
@@ -99,6 +107,9 @@ fn column(row: &Row, source: Source, scale: Scale) -> Vec<String> {
         None if causes.user_is_bound => "not known".to_owned(),
         None => none(),
     });
+    let percent = |share: Option<f64>| share.map_or_else(none, |share| format!("{share:.1} %"));
+    cells.push(percent(row.figures.user_percent_by_time()));
+    cells.push(percent(row.figures.user_percent_by_cycles()));
     // No figure of 64 bits is wider in any scale, but the column must hold whatever comes.
     cells.into_iter().map(|cell| cut(&cell, COLUMN)).collect()
 }
@@ -187,6 +198,24 @@ the split is               within resolution
         let text = shown(vec![bare], 80);
         let last = |line: usize| text.lines().nth(line).unwrap().split_whitespace().last().unwrap();
         assert_eq!((last(1), last(4), last(5), last(8), last(12)), ("-", "-", "-19.009", "-", "-"));
+    }
+
+    #[test]
+    fn shares_by_cycles_are_shown_where_they_are_counted() {
+        let counted = TaskFigures {
+            cycles_user: Some(740),
+            cycles_system: Some(260),
+            user_ns: Some(57_000_000),
+            ..ls()
+        };
+        let text = shown(vec![counted, TaskFigures { tid: 125, ..ls() }], 80);
+        let cells = |label: &str| {
+            let line = text.lines().find_map(|line| line.strip_prefix(label)).unwrap();
+            line.split_whitespace().collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(cells("user share, by the clock"), "75.0 % 100.0 %");
+        assert_eq!(cells("user share, by cycles"), "74.0 % -");
+        assert!(!shown(vec![ls()], 80).contains("user share, by"));
     }
 
     #[test]

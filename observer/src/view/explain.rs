@@ -129,6 +129,7 @@ impl<'a> Paragraph<'a> {
         self.total(&mut text);
         self.moved(&mut text);
         self.split(&mut text);
+        self.cycles(&mut text);
         self.stops(&mut text);
         text
     }
@@ -265,6 +266,19 @@ impl<'a> Paragraph<'a> {
             " The split into user and system counts {} of {what}: {rests}. {verdict}",
             share(size_ns, self.task.oncpu_ns),
         );
+    }
+
+    /// The second witness of the split, on a machine with a PMU.
+    fn cycles(&self, text: &mut String) {
+        let task = self.task;
+        if let (Some(time), Some(cycles)) =
+            (task.user_percent_by_time(), task.user_percent_by_cycles())
+        {
+            let _ = write!(
+                text,
+                " User mode had {cycles:.1} % of its cycles, and {time:.1} % of its time."
+            );
+        }
     }
 
     fn stops(&self, text: &mut String) {

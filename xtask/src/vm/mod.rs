@@ -297,7 +297,7 @@ fn try_kernel(
 }
 
 fn machine(arguments: &Arguments, ready: &Ready, cases: &[Case]) -> Machine {
-    let icount = !arguments.no_icount;
+    let icount = ready.setup.icount && !arguments.no_icount;
     let longest = cases.iter().map(|case| case.timeout_s).max().unwrap_or_default();
     // Under icount, guest time passes several times slower than ours.
     let by_default = (longest + 60) * if icount { 6 } else { 1 };

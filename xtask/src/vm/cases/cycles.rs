@@ -44,7 +44,7 @@ pub fn agree(records: &Records) -> Result<()> {
     Ok(())
 }
 
-/// The cycles of the wakeups are a part of the waker's, and as many for each ns as those of its system time.
+/// The cycles of the wakeups are a part of the waker's, and as many for each ns as those of all its time.
 pub fn of_wakeups(records: &Records) -> Result<()> {
     if !are_counted(records)? {
         return Ok(());
@@ -59,14 +59,12 @@ pub fn of_wakeups(records: &Records) -> Result<()> {
         let (cycles, ns) = (sum("wakeup_cost_cycles")?, sum("wakeup_cost_ns")?);
         let system = number(task, "cycles_system")?;
         ensure!(cycles <= system, "{cycles} cycles in wakeups of {task}");
-        if number(task, "wakes_made")? < 400.0 {
+        if number(task, "wakes_made")? < 250.0 {
             continue;
         }
         judged += 1;
-        let rate = system / (number(task, "oncpu_ns")? - number(task, "user_ns")?);
-        println!(
-            "vm: {cycles:.0} cycles in {ns:.0} ns of wakeups, {rate:.4} per ns of system time"
-        );
+        let rate = (number(task, "cycles_user")? + system) / number(task, "oncpu_ns")?;
+        println!("vm: {cycles:.0} cycles in {ns:.0} ns of wakeups, {rate:.4} per ns on the CPU");
         ensure!(
             (cycles / ns / rate - 1.0).abs() < 0.1,
             "{cycles} cycles in {ns} ns, {rate} per ns"
