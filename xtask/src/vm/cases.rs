@@ -57,11 +57,13 @@ pub fn of_suite(suite: Suite) -> Vec<Case> {
         Suite::Matrix => matrix::cases(),
         Suite::Refusals => refusals::cases(),
         Suite::Oracle => oracle::cases(),
+        Suite::OracleByHost => oracle::cases_by_host(),
     }
 }
 
 /// All suites' cases.
 pub fn all() -> Vec<Case> {
+    // OracleByHost has none of its own.
     [Suite::Matrix, Suite::Refusals, Suite::Oracle].into_iter().flat_map(of_suite).collect()
 }
 
@@ -136,7 +138,7 @@ mod tests {
 
     #[test]
     fn names_are_unique_in_a_suite_and_commands_are_one_line() {
-        for suite in [Suite::Matrix, Suite::Refusals, Suite::Oracle] {
+        for suite in [Suite::Matrix, Suite::Refusals, Suite::Oracle, Suite::OracleByHost] {
             let cases = of_suite(suite);
             let names: std::collections::BTreeSet<_> = cases.iter().map(|c| &c.name).collect();
             assert_eq!(names.len(), cases.len());

@@ -111,7 +111,7 @@ fn list(project: &Project) {
             setup.append
         );
     }
-    for suite in [Suite::Matrix, Suite::Refusals, Suite::Oracle] {
+    for suite in [Suite::Matrix, Suite::Refusals, Suite::Oracle, Suite::OracleByHost] {
         println!("tests of {suite:?}:");
         for case in cases::of_suite(suite) {
             println!("  {:<25} {}", case.name, case.command);
@@ -297,7 +297,7 @@ fn try_kernel(
 }
 
 fn machine(arguments: &Arguments, ready: &Ready, cases: &[Case]) -> Machine {
-    let icount = ready.setup.icount && !arguments.no_icount;
+    let icount = ready.setup.suite != Suite::OracleByHost && !arguments.no_icount;
     let longest = cases.iter().map(|case| case.timeout_s).max().unwrap_or_default();
     // Under icount, guest time passes several times slower than ours.
     let by_default = (longest + 60) * if icount { 6 } else { 1 };

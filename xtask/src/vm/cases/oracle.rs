@@ -11,7 +11,7 @@ use anyhow::{Result, ensure};
 
 use serde_json::Value;
 
-use super::{Case, Counts, ONE_PASSED, Outcome, exit_zero, observed, observer};
+use super::{Case, Check, Counts, ONE_PASSED, Outcome, exit_zero, observed, observer};
 use crate::vm::{
     records::{FILE, Records, number},
     support,
@@ -22,41 +22,65 @@ use crate::vm::{
 const THERE: &str = "taskset 2";
 /// Share of the time on the CPU.
 const TOLERANCE: f64 = 0.01;
+/// The same where guest time follows the host's clock: up to 1.4 % was seen.
+const TOLERANCE_BY_HOST: f64 = 0.03;
 /// Tasks below this are too short to be judged.
 const LONG_TICKS: f64 = 40.0;
 
 pub fn cases() -> Vec<Case> {
-    let reads = format!(
-        "{THERE} observer run --format jsonl -o {FILE} -- dd if=/dev/zero of=/dev/null bs=1M count=2000"
-    );
     let ptraced = |name, options, check| {
         observed(name, THERE, &format!("ptrace --policy other --cpu 1 {options}"), check)
     };
+    let mut cases = alone(agrees, brackets);
+    cases.extend([
+        ptraced("vtime-ptraced", "--syscalls 1500 --work-us 500", agrees),
+        ptraced("vtime-sum", "--syscalls 5000 --work-us 50", |outcome| {
+            brackets(outcome).and_then(|_| sum_is_shifted(outcome))
+        }),
+    ]);
+    cases
+}
+
+/// Where guest time follows the host's clock. Not the ptraced pairs: a border right after a switch, with the emulator's
+/// own page tables empty, takes some 12 us of the host there, which no hook sees: 2.6 to 6.5 % of their time, on 6.12 run
+/// this way too.
+pub fn cases_by_host() -> Vec<Case> {
+    alone(
+        |outcome| judge(outcome, TOLERANCE_BY_HOST, |_| Ok(0.0)),
+        |outcome| judge(outcome, TOLERANCE_BY_HOST, |task| number(task, "crossing_ns")),
+    )
+}
+
+/// One task at a time; those in which borders are a good part of the time are held against `brackets`.
+fn alone(agrees: Check, brackets: Check) -> Vec<Case> {
+    let reads = format!(
+        "{THERE} observer run --format jsonl -o {FILE} -- dd if=/dev/zero of=/dev/null bs=1M count=2000"
+    );
     vec![
         observed("vtime-spin", THERE, "spin --ms 1500 --cpu 1", agrees),
         observed("vtime-mixed", THERE, "mixed --ms 1500 --work-us 500 --cpu 1", agrees),
         observer("vtime-reads", &reads, &[FILE], agrees),
-        ptraced("vtime-ptraced", "--syscalls 1500 --work-us 500", agrees),
         observed("vtime-syscalls", THERE, "syscalls --ms 1000 --cpu 1", brackets),
         observed("vtime-faults", THERE, "faults --pages 50000 --cpu 1", brackets),
-        ptraced("vtime-sum", "--syscalls 5000 --work-us 50", |outcome| {
-            brackets(outcome).and_then(|_| sum_is_shifted(outcome))
-        }),
     ]
 }
 
 /// Every task that ran for long: measured against raw, within [`TOLERANCE`] of its time on the CPU, and the tick that
 /// the kernel may not have booked yet.
 fn agrees(outcome: &Outcome) -> Result<Counts> {
-    judge(outcome, |_| Ok(0.0))
+    judge(outcome, TOLERANCE, |_| Ok(0.0))
 }
 
 /// The same, with the borders' cost on either side.
 fn brackets(outcome: &Outcome) -> Result<Counts> {
-    judge(outcome, |task| number(task, "crossing_ns"))
+    judge(outcome, TOLERANCE, |task| number(task, "crossing_ns"))
 }
 
-fn judge(outcome: &Outcome, borders_ns: impl Fn(&Value) -> Result<f64>) -> Result<Counts> {
+fn judge(
+    outcome: &Outcome,
+    tolerance: f64,
+    borders_ns: impl Fn(&Value) -> Result<f64>,
+) -> Result<Counts> {
     exit_zero(outcome)?;
     let records = Records::of(outcome)?;
     records.check_identities()?;
@@ -70,7 +94,7 @@ fn judge(outcome: &Outcome, borders_ns: impl Fn(&Value) -> Result<f64>) -> Resul
             continue;
         }
         judged += 1;
-        let slack_ns = TOLERANCE * oncpu_ns + tick_ns;
+        let slack_ns = tolerance * oncpu_ns + tick_ns;
         let user_ns = number(task, "user_ns")?;
         // To the kernel everything else is system time, also an interrupt.
         let system_ns = oncpu_ns - user_ns;
