@@ -247,8 +247,37 @@ fn scheduling(model: &Model, then: Option<&TaskFigures>, now: &TaskFigures, widt
         ),
         format!("ptrace stops {}, stopped {}", count(Column::Stops), time(Column::Stopped)),
     ];
-    let lines = lines.iter().map(|line| Line::raw(cut(&format!("  {line}"), width)));
+    let lines = lines.into_iter().chain(cycles(then, now));
+    let lines = lines.map(|line| Line::raw(cut(&format!("  {line}"), width)));
     std::iter::once(heading("Scheduling")).chain(lines).collect()
+}
+
+/// The second witness of the split; nothing without a PMU.
+fn cycles(then: Option<&TaskFigures>, now: &TaskFigures) -> Vec<String> {
+    let grown = |pick: fn(&TaskFigures) -> Option<u64>| figure::grown(then, now, pick);
+    let (Some(user), Some(system)) =
+        (grown(|task| task.cycles_user), grown(|task| task.cycles_system))
+    else {
+        return Vec::new();
+    };
+    let count = |count| figure::show(Kind::Count, Some(count), 1, 12);
+    let share = |part: Option<i128>, whole: i128| match part {
+        Some(part) if whole != 0 => format!("{:.1} %", part as f64 * 100.0 / whole as f64),
+        _ => "-".to_owned(),
+    };
+    let (user_ns, oncpu_ns) = (grown(|task| task.user_ns), grown(|task| Some(task.oncpu_ns)));
+    let mut lines = vec![
+        format!("cycles {} user, {} system", count(user), count(system)),
+        format!(
+            "user share {} by cycles, {} by time",
+            share(Some(user), user + system),
+            share(user_ns, oncpu_ns.unwrap_or(0)),
+        ),
+    ];
+    if let Some(discarded @ 1..) = grown(|task| task.cycles_discarded) {
+        lines.push(format!("runs without known cycles {}", count(discarded)));
+    }
+    lines
 }
 
 /// Who woke or traced it, and whom it woke or traced.
@@ -381,6 +410,10 @@ fn reasons(pair: &PairFigures, width: usize) -> Block {
         pair.switches, pair.preemptions
     );
     block.push(Line::raw(cut(&words, width)));
+    if let Some(cycles) = pair.wakeup_cost_cycles {
+        let cycles = figure::show(Kind::Count, Some(cycles.into()), 1, 12);
+        block.push(Line::raw(cut(&format!("  cycles in these wakeups {cycles}"), width)));
+    }
     block
 }
 

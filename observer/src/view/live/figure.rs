@@ -118,6 +118,9 @@ pub fn add(sum: &mut TaskFigures, task: &TaskFigures) {
     plain(&mut sum.migrations, task.migrations);
     plain(&mut sum.ptrace_stops, task.ptrace_stops);
     plain(&mut sum.ptrace_stopped_ns, task.ptrace_stopped_ns);
+    known(&mut sum.cycles_user, task.cycles_user);
+    known(&mut sum.cycles_system, task.cycles_system);
+    known(&mut sum.cycles_discarded, task.cycles_discarded);
     sum.tracer_tid = sum.tracer_tid.or(task.tracer_tid);
     if task.state != "exited" {
         sum.state = task.state;

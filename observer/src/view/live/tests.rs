@@ -40,6 +40,41 @@ fn a_long_count_of_switches_is_shown_whole() {
 }
 
 #[test]
+fn cycles_are_shown_where_they_are_counted() {
+    let counted = |tid, name: &[u8], times: u64, discarded| TaskFigures {
+        tgid: 7,
+        cycles_user: Some(900_000_000 * times),
+        cycles_system: Some(100_000_000 * times),
+        cycles_discarded: Some(discarded),
+        ..task(tid, name, 400 * times, 0)
+    };
+    let mut shown = model(124, 40);
+    for second in [3, 4] {
+        let tasks = vec![counted(7, b"busy", second, 0), counted(8, b"too", 2 * second, second)];
+        let mut reading = reading(second, tasks);
+        reading.report.pairs[1].wakeup_cost_cycles = Some(4_200 * second);
+        shown.take(reading);
+    }
+    type_keys(&mut shown, "jj\n");
+    // What the second between the two readings added; by time, three quarters are user.
+    assert_snapshot!("detail_cycles", screen(&mut shown));
+    // A process is the sum of its threads.
+    type_keys(&mut shown, "p");
+    let text = screen(&mut shown);
+    for words in ["cycles 2700000000 user, 300000000 system", "runs without known cycles 1"] {
+        assert!(text.contains(words), "{text}");
+    }
+    type_keys(&mut shown, "\t");
+    assert!(screen(&mut shown).contains("cycles in these wakeups 16800"), "{}", screen(&mut shown));
+    let without = screen(&mut {
+        let mut shown = model(124, 60);
+        type_keys(&mut shown, "\n");
+        shown
+    });
+    assert!(!without.contains("cycles"), "{without}");
+}
+
+#[test]
 fn the_other_tabs() {
     let mut shown = model(130, 12);
     type_keys(&mut shown, "\t");
