@@ -34,9 +34,10 @@ impl Cross {
         if toolchain::host_triple()? == arch.triple {
             return Ok(Self::default());
         }
-        if exec::which(LINKER).is_none() {
+        if !can_link() {
             println!("vm: installing {}", LINKER_PACKAGES.join(", "));
-            apt::install(LINKER_PACKAGES).with_context(|| format!("{LINKER} is not installed"))?;
+            apt::install(LINKER_PACKAGES)
+                .with_context(|| format!("{LINKER} is not installed, or its C library"))?;
         }
         let linker = Some(LINKER);
         let own = exec::output(Command::new("rustc").args(["--print", "sysroot"]))?;
@@ -64,6 +65,14 @@ impl Cross {
         }
         cargo.env("RUSTFLAGS", flags);
     }
+}
+
+/// The linker alone is not enough: its C library is a package that it only recommends.
+fn can_link() -> bool {
+    // It answers with the bare name where it has no such file.
+    exec::which(LINKER).is_some()
+        && exec::output(Command::new(LINKER).arg("-print-file-name=libc.a"))
+            .is_ok_and(|path| Path::new(path.trim()).is_absolute())
 }
 
 /// The standard library that goes with Debian's compiler, from the package of the other architecture and the same
