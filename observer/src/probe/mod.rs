@@ -235,10 +235,11 @@ impl Probe {
         }
     }
 
-    /// The state of each CPU that has had an event.
+    /// The state of each CPU that has had an event. Its times are of one moment.
     pub fn cpus(&self) -> impl Iterator<Item = (u32, Cpu)> + '_ {
-        (0..self.cpus.len()).filter_map(|index| {
-            let cpu = self.cpus.read(index)?;
+        let same = |a: &Cpu, b: &Cpu| (a.since_ns, a.owner_ns) == (b.since_ns, b.owner_ns);
+        (0..self.cpus.len()).filter_map(move |index| {
+            let cpu = shared::settled(|| self.cpus.read(index), same)?;
             Some((u32::try_from(index).ok()?, cpu)).filter(|(_, cpu)| cpu.since_ns != 0)
         })
     }

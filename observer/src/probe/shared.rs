@@ -59,9 +59,51 @@ impl<T: aya::Pod> SharedArray<T> {
     }
 }
 
+/// Copies, until one is `same` as the one before it: whoever writes may be in the middle, and so may a hook that
+/// interrupts the copying itself. After as many tries as are sensible, the last copy.
+pub fn settled<T>(mut copy: impl FnMut() -> Option<T>, same: impl Fn(&T, &T) -> bool) -> Option<T> {
+    let mut last = copy()?;
+    for _ in 0..64 {
+        std::sync::atomic::fence(std::sync::atomic::Ordering::Acquire);
+        let next = copy()?;
+        let is_settled = same(&last, &next);
+        last = next;
+        if is_settled {
+            break;
+        }
+    }
+    Some(last)
+}
+
 impl<T> Drop for SharedArray<T> {
     fn drop(&mut self) {
         // SAFETY: mapped by us with this size, and nobody holds a reference into it.
         let _ = unsafe { munmap(self.base.as_ptr(), self.bytes) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_copy_is_taken_again_until_it_holds_still() {
+        let read = |values: &[u32]| {
+            let mut left = values.iter().copied();
+            let copy = settled(|| left.next(), |a, b| a == b);
+            (copy, left.count())
+        };
+        assert_eq!(read(&[1, 2, 3, 3, 4]), (Some(3), 1));
+        assert_eq!(read(&[1, 1, 2]), (Some(1), 1));
+        assert_eq!(read(&[]), (None, 0));
+        let (mut count, all) = (0, 0..1000);
+        let never = settled(
+            || {
+                count += 1;
+                all.clone().nth(count)
+            },
+            |a, b| a == b,
+        );
+        assert_eq!((never, count), (Some(65), 65));
     }
 }
