@@ -80,16 +80,16 @@ pub const KERNELS: &[Kernel] = &[
     kernel("6.1", "bookworm"),
     kernel("6.12", "trixie"),
     kernel("7.x", "sid"),
-    Kernel {
-        name: "6.12-arm64",
-        suite: "trixie",
-        meta_package: "linux-image-cloud-arm64",
-        arch: &ARM64,
-    },
+    arm64("5.10-arm64", "bullseye"),
+    arm64("6.12-arm64", "trixie"),
 ];
 
 const fn kernel(name: &'static str, suite: &'static str) -> Kernel {
     Kernel { name, suite, meta_package: "linux-image-cloud-amd64", arch: &X86_64 }
+}
+
+const fn arm64(name: &'static str, suite: &'static str) -> Kernel {
+    Kernel { name, suite, meta_package: "linux-image-cloud-arm64", arch: &ARM64 }
 }
 
 /// The kernel of this name.
@@ -111,6 +111,9 @@ mod tests {
     fn kernels_are_found_by_name() {
         assert_eq!(find("6.12").unwrap().suite, "trixie");
         let error = find("6.6").unwrap_err().to_string();
-        assert_eq!(error, "there is no kernel 6.6; known are 5.10, 6.1, 6.12, 7.x, 6.12-arm64");
+        assert_eq!(
+            error,
+            "there is no kernel 6.6; known are 5.10, 6.1, 6.12, 7.x, 5.10-arm64, 6.12-arm64"
+        );
     }
 }

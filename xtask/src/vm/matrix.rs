@@ -51,6 +51,8 @@ pub const SETUPS: &[Setup] = &[
     matrix("6.12-full", "6.12", "preempt=full"),
     matrix("7.x-lazy", "7.x", "preempt=lazy"),
     matrix("7.x-full", "7.x", "preempt=full"),
+    // The only PMU that can be had with a kernel this old.
+    matrix("5.10-arm64", "5.10-arm64", ""),
     matrix("6.12-arm64", "6.12-arm64", ""),
     Setup { suite: Suite::Refusals, ..matrix("6.12-refusals", "6.12", "") },
     // With guest time tied to instructions it hangs while it wakes its second CPU (QEMU 7.2).

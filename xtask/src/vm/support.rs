@@ -58,6 +58,18 @@ pub fn has_trampolines(header: &Value) -> bool {
     header["arch"] == "x86_64" || version(release) >= (6, 4)
 }
 
+/// What must become of a hook: what needs a trampoline is refused where there is none, and nothing else.
+pub fn expected_state(hook: &Value, header: &Value) -> &'static str {
+    let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    if !is_in(&word(&hook["name"]), &word(&header["kernel"]), &word(&header["arch"])) {
+        "absent"
+    } else if matches!(hook["via"].as_str(), Some("fentry" | "fexit")) && !has_trampolines(header) {
+        "refused"
+    } else {
+        "active"
+    }
+}
+
 fn is_x86_vector(hook: &str) -> bool {
     ["local_timer_", "reschedule_", "call_function_", "irq_work_"]
         .iter()
@@ -299,6 +311,19 @@ mod tests {
         assert!(!is_in("page_fault_user", "6.12.1", "aarch64"));
         assert!(!is_in("local_timer_exit", "6.12.1", "aarch64"));
         assert!(is_in("irq_handler_exit", "6.12.1", "aarch64"));
+    }
+
+    #[test]
+    fn only_functions_are_refused_and_only_without_trampolines() {
+        let state = |name: &str, via: &str, kernel: &str, arch: &str| {
+            let header = json!({"kernel": kernel, "arch": arch});
+            expected_state(&json!({"name": name, "via": via}), &header)
+        };
+        assert_eq!(state("handle_mm_fault", "fexit", "5.10.0-32", "aarch64"), "refused");
+        assert_eq!(state("handle_mm_fault", "fexit", "6.12.117", "aarch64"), "active");
+        assert_eq!(state("handle_mm_fault", "fexit", "5.10.0-32", "x86_64"), "active");
+        assert_eq!(state("sched_switch", "tp_btf", "5.10.0-32", "aarch64"), "active");
+        assert_eq!(state("page_fault_user", "tp_btf", "5.10.0-32", "aarch64"), "absent");
     }
 
     #[test]

@@ -192,10 +192,9 @@ fn whole(outcome: &Outcome, check: impl Fn(&Records) -> Result<()>) -> Result<Co
 fn hooks(header: &Value) -> Result<Counts> {
     let hooks = header["hooks"].as_array().context("the header names no hooks")?;
     let release = header["kernel"].as_str().unwrap_or_default();
-    let arch = header["arch"].as_str().unwrap_or_default();
     for hook in hooks {
         let name = hook["name"].as_str().unwrap_or_default();
-        let expected = if support::is_in(name, release, arch) { "active" } else { "absent" };
+        let expected = support::expected_state(hook, header);
         ensure!(hook["state"] == expected, "{name} should be {expected} on {release}: {hook}");
     }
     ensure!(hooks.len() >= 32, "only {} hooks are named", hooks.len());
