@@ -254,27 +254,32 @@ fn scheduling(model: &Model, then: Option<&TaskFigures>, now: &TaskFigures, widt
 
 /// The second witness of the split; nothing without a PMU.
 fn cycles(then: Option<&TaskFigures>, now: &TaskFigures) -> Vec<String> {
-    let grown = |pick: fn(&TaskFigures) -> Option<u64>| figure::grown(then, now, pick);
-    let (Some(user), Some(system)) =
-        (grown(|task| task.cycles_user), grown(|task| task.cycles_system))
-    else {
+    let grown = |pick: fn(&TaskFigures) -> Option<u64>| {
+        figure::grown(then, now, pick).and_then(|count| u64::try_from(count).ok())
+    };
+    let added = TaskFigures {
+        cycles_user: grown(|task| task.cycles_user),
+        cycles_system: grown(|task| task.cycles_system),
+        cycles_discarded: grown(|task| task.cycles_discarded),
+        user_ns: grown(|task| task.user_ns),
+        oncpu_ns: grown(|task| Some(task.oncpu_ns)).unwrap_or(0),
+        ..TaskFigures::default()
+    };
+    let (Some(user), Some(system)) = (added.cycles_user, added.cycles_system) else {
         return Vec::new();
     };
-    let count = |count| figure::show(Kind::Count, Some(count), 1, 12);
-    let share = |part: Option<i128>, whole: i128| match part {
-        Some(part) if whole != 0 => format!("{:.1} %", part as f64 * 100.0 / whole as f64),
-        _ => "-".to_owned(),
-    };
-    let (user_ns, oncpu_ns) = (grown(|task| task.user_ns), grown(|task| Some(task.oncpu_ns)));
+    let count = |count: u64| figure::show(Kind::Count, Some(count.into()), 1, 12);
+    let percent =
+        |share: Option<f64>| share.map_or("-".to_owned(), |share| format!("{share:.1} %"));
     let mut lines = vec![
         format!("cycles {} user, {} system", count(user), count(system)),
         format!(
             "user share {} by cycles, {} by time",
-            share(Some(user), user + system),
-            share(user_ns, oncpu_ns.unwrap_or(0)),
+            percent(added.user_percent_by_cycles()),
+            percent(added.user_percent_by_time()),
         ),
     ];
-    if let Some(discarded @ 1..) = grown(|task| task.cycles_discarded) {
+    if let Some(discarded @ 1..) = added.cycles_discarded {
         lines.push(format!("runs without known cycles {}", count(discarded)));
     }
     lines
