@@ -125,6 +125,11 @@ pub fn number(record: &Value, field: &str) -> Result<f64> {
     record[field].as_f64().with_context(|| format!("no {field} in {record}"))
 }
 
+/// A word of a record; empty where there is none.
+pub fn text<'a>(record: &'a Value, field: &str) -> &'a str {
+    record[field].as_str().unwrap_or_default()
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;

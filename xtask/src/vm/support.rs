@@ -13,7 +13,11 @@ use std::{
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
-use super::{cases::Outcome, matrix::SETUPS, records::Records};
+use super::{
+    cases::Outcome,
+    matrix::SETUPS,
+    records::{Records, text},
+};
 use crate::{
     build,
     counts::Counts,
@@ -54,16 +58,15 @@ pub fn is_in(hook: &str, release: &str, arch: &str) -> bool {
 
 /// True where functions can be entered (`fentry`): x86-64 since 5.5, arm64 not before 6.4.
 pub fn has_trampolines(header: &Value) -> bool {
-    let release = header["kernel"].as_str().unwrap_or_default();
+    let release = text(header, "kernel");
     header["arch"] == "x86_64" || version(release) >= (6, 4)
 }
 
 /// What must become of a hook: what needs a trampoline is refused where there is none, and nothing else.
 pub fn expected_state(hook: &Value, header: &Value) -> &'static str {
-    let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    if !is_in(&word(&hook["name"]), &word(&header["kernel"]), &word(&header["arch"])) {
+    if !is_in(text(hook, "name"), text(header, "kernel"), text(header, "arch")) {
         "absent"
-    } else if matches!(hook["via"].as_str(), Some("fentry" | "fexit")) && !has_trampolines(header) {
+    } else if matches!(text(hook, "via"), "fentry" | "fexit") && !has_trampolines(header) {
         "refused"
     } else {
         "active"
@@ -221,8 +224,8 @@ pub fn record(project: &Project, findings: &[Finding]) -> Result<()> {
     for finding in findings {
         record["setups"][finding.setup] = finding.facts.clone();
         if !finding.verifier.is_empty() {
-            let release = finding.facts["release"].as_str().unwrap_or_default();
-            let arch = finding.facts["arch"].as_str().unwrap_or_default();
+            let release = text(&finding.facts, "release");
+            let arch = text(&finding.facts, "arch");
             record["verifier"][counted_as(release, arch)] = json!(finding.verifier);
         }
     }

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::{Case, Counts, ONE_PASSED, Outcome, exit_zero, observed, observer};
 use crate::vm::{
-    records::{FILE, Records, number},
+    records::{FILE, Records, number, text},
     support,
 };
 
@@ -191,9 +191,9 @@ fn whole(outcome: &Outcome, check: impl Fn(&Records) -> Result<()>) -> Result<Co
 /// what observer finds out by itself.
 fn hooks(header: &Value) -> Result<Counts> {
     let hooks = header["hooks"].as_array().context("the header names no hooks")?;
-    let release = header["kernel"].as_str().unwrap_or_default();
+    let release = text(header, "kernel");
     for hook in hooks {
-        let name = hook["name"].as_str().unwrap_or_default();
+        let name = text(hook, "name");
         let expected = support::expected_state(hook, header);
         ensure!(hook["state"] == expected, "{name} should be {expected} on {release}: {hook}");
     }
@@ -210,7 +210,7 @@ fn ptraced_pair(records: &Records) -> Result<()> {
     let (seen, made) = (number(tracee, "ptrace_stops")?, number(&records.truth, "stops")?);
     ensure!((seen - made).abs() <= 3.0, "{seen} stops seen, {made} made");
     let skips = number(tracer, "skip_in")? + number(tracee, "skip_in")?;
-    let release = records.header["kernel"].as_str().unwrap_or_default();
+    let release = text(&records.header, "kernel");
     if records.header["preempt"] == "lazy" {
         ensure!(skips < 0.1 * made, "{skips} skips at {made} stops, on a lazy kernel");
     } else if support::version(release) <= (6, 12) {

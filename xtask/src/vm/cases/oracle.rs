@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use super::{Case, Check, Counts, ONE_PASSED, Outcome, exit_zero, observed, observer};
 use crate::vm::{
-    records::{FILE, Records, number},
+    records::{FILE, Records, number, text},
     support,
 };
 
@@ -214,7 +214,7 @@ fn sum_is_shifted(outcome: &Outcome) -> Result<Counts> {
         rest_ns.abs() <= turns_ns + 2.5 * tick_ns,
         "getrusage's sum is off by {off_ns} ns, the ledger leaves {rest_ns} of it: {tracee}"
     );
-    let release = records.header["kernel"].as_str().unwrap_or_default();
+    let release = text(&records.header, "kernel");
     if support::version(release) <= (6, 12) {
         // From 7.x on few wakeups between equals preempt: the sum agrees there with the ledger's small shift.
         ensure!(
