@@ -268,6 +268,12 @@ pub fn run_queue_cpu(rq: Ptr) -> u32 {
     load(rq, offset!(rq_cpu))
 }
 
+/// Somebody wants places, and the saved registers have what they are told by.
+#[inline(always)]
+fn tells_places() -> bool {
+    config!(split) != 0 && offset!(regs_syscall) != ABSENT
+}
+
 /// Where the task came into the kernel, from the user registers saved at the top of its stack.
 ///
 /// x86: `orig_ax` is the syscall's number, or -1 for an interrupt or exception (arch/x86/entry/entry_64.S), and
@@ -275,7 +281,7 @@ pub fn run_queue_cpu(rq: Ptr) -> u32 {
 /// is only known as such in its ptrace stop.
 #[inline(always)]
 pub fn place(task: Ptr) -> Place {
-    if config!(split) == 0 || offset!(regs_syscall) == ABSENT {
+    if !tells_places() {
         return Place::Unknown;
     }
     let Some((number, result)) = saved(task) else { return Place::Unknown };
@@ -434,8 +440,11 @@ pub mod by_number {
     /// Where it came into the kernel, on kernels without `bpf_task_pt_regs`.
     #[inline(always)]
     pub fn place(task: u64) -> Place {
+        if !tells_places() {
+            return Place::Unknown;
+        }
         let stack: u64 = probe(task, offset!(task_stack), 0);
-        if config!(split) == 0 || offset!(regs_syscall) == ABSENT || stack == 0 {
+        if stack == 0 {
             return Place::Unknown;
         }
         let (number, result) = saved_registers(stack);
