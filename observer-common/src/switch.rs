@@ -168,6 +168,40 @@ pub fn dispossess(cpu: &mut Cpu, owner: Option<&mut Task>, now_ns: u64) {
     own(cpu, owner::OTHER);
 }
 
+/// When a task got the CPU by a switch that was missed: `arrival_ns` is what the kernel noted by its run queue's clock
+/// (`sched_info_arrive`, kernel/sched/stats.h), 0 = nothing. By our clock, and not before what is booked already;
+/// without a note, now.
+#[must_use]
+#[inline(always)]
+pub fn arrived_ns(cpu: &Cpu, arrival_ns: u64, now_ns: u64) -> u64 {
+    let Some(offset_ns) = cpu.offset.get() else { return now_ns };
+    if arrival_ns == 0 {
+        return now_ns;
+    }
+    let noted_ns = (arrival_ns as i64).wrapping_add(offset_ns) as u64;
+    // Unsigned, a note from before the clock's origin lies far above.
+    let latest_ns = if noted_ns < now_ns { noted_ns } else { now_ns };
+    if latest_ns > cpu.since_ns { latest_ns } else { cpu.since_ns }
+}
+
+/// Books the run of a task whose switch-in was missed, from `at` up to now, as it is switched out. What it did
+/// meanwhile no hook could tell, so its mode is not known.
+#[inline(always)]
+pub fn arrive_late(cpu: &mut Cpu, task: &mut Task, at: &Moment, slot: u32, now_ns: u64) {
+    arrive(cpu, task, at, &Arrival { slot, ..Arrival::default() });
+    let mode = if task.has(flag::KERNEL) { mode::SYSTEM } else { mode::UNCLASSIFIED };
+    task.begin();
+    cpu.charge_as(now_ns, Some(task), mode);
+    task.end();
+}
+
+/// True when the opening bill of an account is known, so that it may be closed later than it begins.
+#[must_use]
+#[inline(always)]
+pub fn may_arrive_late(task: &Task) -> bool {
+    task.flags & (flag::BASED | flag::BORN) != 0
+}
+
 /// Splits the staleness of the switch at `now_ns`; also learns the offset and the usual path from it.
 ///
 /// `requested`: a skip request was seen and not consumed before this `__schedule`.

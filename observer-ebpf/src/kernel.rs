@@ -232,6 +232,12 @@ pub fn bill(task: Ptr) -> Bill {
     }
 }
 
+/// When it last got a CPU, by its run queue's clock; 0 = not known. Idle has none.
+#[inline(always)]
+pub fn arrival(task: Ptr) -> u64 {
+    load_or(task, offset!(task_arrival), 0)
+}
+
 /// The run queue that the task is on or runs on (`se.cfs_rq->rq`, set for every class and for idle).
 ///
 /// For each load of a pointer the verifier goes through all types of the kernel (`btf_nested_type_is_trusted`,

@@ -42,7 +42,9 @@ fn switched(cpu: &mut Cpu, preempt: bool, prev: Ptr, next: Ptr, prev_state: u64)
     let next_tid = kernel::tid(next);
     let next_slot = maps::slot_of(next_tid);
     let next_kind = owner::of_unobserved(next_tid);
-    switch::follow(cpu, prev as u64, next as u64);
+    if switch::follow(cpu, prev as u64, next as u64) && config!(has_exit) == 0 {
+        make_good(cpu, prev);
+    }
     let by_wakeup = cpu.request != 0;
     let requested = if config!(has_entry) != 0 { cpu.entry_request } else { cpu.request };
     cpu.request = 0;
@@ -104,6 +106,31 @@ fn switched(cpu: &mut Cpu, preempt: bool, prev: Ptr, next: Ptr, prev_state: u64)
     }
     cpu.handover = left;
     switch::mark_clock(cpu);
+}
+
+/// `prev` got the CPU by a switch that was missed: its run begins when the kernel noted that it did.
+#[inline(always)]
+fn make_good(cpu: &mut Cpu, prev: Ptr) {
+    // Before any branch: see `kernel::run_queue`.
+    let rq = kernel::run_queue(prev);
+    let now_ns = maps::now_ns();
+    let arrived_ns = switch::arrived_ns(cpu, kernel::arrival(prev), now_ns);
+    let tid = kernel::tid(prev);
+    let slot = maps::slot_of(tid);
+    switch::dispossess(cpu, maps::owner(cpu), arrived_ns);
+    match maps::task(slot) {
+        Some(task) if task.address == prev as u64 && switch::may_arrive_late(task) => {
+            let at = Moment {
+                now_ns: arrived_ns,
+                cpu: maps::cpu_id(),
+                // As of now: what was left out of this very run stays in its residual.
+                left_out_ns: if rq.is_null() { 0 } else { kernel::clocks(rq).left_out_ns() },
+                ..Moment::default()
+            };
+            switch::arrive_late(cpu, task, &at, slot, now_ns);
+        }
+        _ => switch::pass(cpu, owner::of_unobserved(tid), now_ns),
+    }
 }
 
 /// The clocks at this switch, and what it shifts.

@@ -325,7 +325,7 @@ pub fn read_session(session: &Session) -> Reading {
             line: line.clone(),
             instructions: match status.state {
                 State::Active(instructions) => instructions,
-                State::Absent(_) | State::Refused(..) => None,
+                State::Off(_) | State::Absent(_) | State::Refused(..) => None,
             },
             runs: runs[status.hook.index],
             run_ns: stats.and_then(|stats| stats.run_time_ns.checked_div(stats.run_count)),

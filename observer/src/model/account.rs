@@ -26,12 +26,17 @@ impl Crossings {
 }
 
 /// Which figures the active hooks can give.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Able {
     /// `sys_enter` and `sys_exit`: the split into user and system.
     pub split: bool,
     /// The run queue's clocks: the kernel's bill at each switch.
     pub bill: bool,
+    /// `sched_entry_tp` or `sched_wakeup`: which switches skipped the clock update. Without, all that switches moved
+    /// stands under their path.
+    pub skip: bool,
+    /// `sched_waking`: wakeups and who made them.
+    pub waking: bool,
     /// `sched_wakeup`: the begin of a wait.
     pub wait: bool,
     /// Interrupt hooks.
@@ -40,6 +45,21 @@ pub struct Able {
     pub fault: bool,
     /// A PMU: cycles.
     pub cycles: bool,
+}
+
+#[cfg(test)]
+impl Able {
+    /// Every hook works.
+    pub const ALL: Self = Self {
+        split: true,
+        bill: true,
+        skip: true,
+        waking: true,
+        wait: true,
+        irq: true,
+        fault: true,
+        cycles: true,
+    };
 }
 
 /// A task over the session.
@@ -139,19 +159,19 @@ impl Account {
             delta_runtime_ns,
             delta_user_split_ns: able.split.then_some(delta_user_ns.saturating_sub(total_part_ns)),
             delta_user_total_ns: able.split.then_some(total_part_ns),
-            skip_in: on(able.bill, task.skip_in),
-            skip_in_ns: on(able.bill, task.skip_in_ns),
-            skip_out: on(able.bill, task.skip_out),
-            skip_out_ns: on(able.bill, task.skip_out_ns),
+            skip_in: on(able.bill && able.skip, task.skip_in),
+            skip_in_ns: on(able.bill && able.skip, task.skip_in_ns),
+            skip_out: on(able.bill && able.skip, task.skip_out),
+            skip_out_ns: on(able.bill && able.skip, task.skip_out_ns),
             path_in_ns: on(able.bill, task.path_in_ns),
             path_out_ns: on(able.bill, task.path_out_ns),
             left_out_ns: on(able.bill, task.left_out_ns),
             residual_ns: able.bill.then_some(delta_runtime_ns.saturating_sub(explained_ns)),
             wait_ns: on(able.wait, task.wait_ns + open(task.wait_since_ns)),
             waits: on(able.wait, task.waits),
-            wakeups: task.wakeups,
-            wakes_made: task.wakes_made,
-            wakeup_cost_ns: on(able.wait, task.wakeup_cost_ns),
+            wakeups: on(able.waking, task.wakeups),
+            wakes_made: on(able.waking, task.wakes_made),
+            wakeup_cost_ns: on(able.waking && able.wait, task.wakeup_cost_ns),
             switches_voluntary: task.switches_voluntary,
             switches_involuntary: task.switches_involuntary,
             migrations: task.migrations,
@@ -229,9 +249,6 @@ mod tests {
 
     use super::*;
 
-    const ABLE: Able =
-        Able { split: true, bill: true, wait: true, irq: true, fault: true, cycles: true };
-
     fn task() -> Task {
         Task {
             flags: flag::BASED,
@@ -249,7 +266,7 @@ mod tests {
     fn the_causes_add_up() {
         let crossings =
             Crossings { cost_ps: [Some(50_000), None, None, None, None], ..Crossings::default() };
-        let figures = Account::new(1, task()).figures(&crossings, ABLE, 0);
+        let figures = Account::new(1, task()).figures(&crossings, Able::ALL, 0);
         assert_eq!(figures.oncpu_ns, 10_000);
         assert_eq!((figures.user_ns, figures.system_ns), (Some(5_500), Some(3_500)));
         assert_eq!(figures.crossing_ns, Some(500));
@@ -269,7 +286,7 @@ mod tests {
             cost_ps: [Some(10_000_000), None, None, None, None],
             ..Crossings::default()
         };
-        let figures = Account::new(1, task()).figures(&crossings, ABLE, 0);
+        let figures = Account::new(1, task()).figures(&crossings, Able::ALL, 0);
         assert_eq!((figures.user_ns, figures.crossing_ns), (Some(0), Some(6_000)));
         assert_eq!(figures.crossing_cut_ns, Some(94_000), "counted, not hidden");
     }
@@ -277,30 +294,33 @@ mod tests {
     #[test]
     fn what_is_open_counts_up_to_the_reading() {
         let waiting = Task { state: state::LIVE, wait_ns: 5, wait_since_ns: 1_000, ..task() };
-        let figures = Account::new(1, waiting).figures(&Crossings::default(), ABLE, 1_300);
+        let figures = Account::new(1, waiting).figures(&Crossings::default(), Able::ALL, 1_300);
         assert_eq!(figures.wait_ns, Some(305));
         let stopped = Task { state: state::LIVE, stopped_since_ns: 1_000, ..task() };
-        let figures = Account::new(1, stopped).figures(&Crossings::default(), ABLE, 1_300);
+        let figures = Account::new(1, stopped).figures(&Crossings::default(), Able::ALL, 1_300);
         assert_eq!((figures.ptrace_stopped_ns, figures.job_stopped_ns), (300, 0));
         let gone = Task { state: state::EXITED, ..stopped };
-        let figures = Account::new(1, gone).figures(&Crossings::default(), ABLE, 1_300);
+        let figures = Account::new(1, gone).figures(&Crossings::default(), Able::ALL, 1_300);
         assert_eq!(figures.ptrace_stopped_ns, 0);
     }
 
     #[test]
     fn what_no_hook_measures_is_not_zero_but_nothing() {
-        let able = Able {
-            split: false,
-            bill: false,
-            wait: false,
-            irq: false,
-            fault: false,
-            cycles: false,
-        };
-        let figures = Account::new(1, task()).figures(&Crossings::default(), able, 0);
+        let figures = Account::new(1, task()).figures(&Crossings::default(), Able::default(), 0);
         assert_eq!(figures.user_ns, None);
         assert_eq!(figures.skip_in_ns, None);
         assert_eq!(figures.residual_ns, None);
+        assert_eq!((figures.wakeups, figures.wakes_made), (None, None));
         assert_eq!(figures.oncpu_ns, 10_000);
+    }
+
+    #[test]
+    fn where_no_hook_sees_skips_all_that_switches_moved_is_their_path() {
+        let unseen = Task { skip_in_ns: 0, path_in_ns: 2_500, ..task() };
+        let able = Able { skip: false, ..Able::ALL };
+        let figures = Account::new(1, unseen).figures(&Crossings::default(), able, 0);
+        assert_eq!((figures.skip_in, figures.skip_out_ns), (None, None));
+        assert_eq!(figures.path_in_ns, Some(2_500));
+        assert_eq!(figures.residual_ns, Some(2_000 - (2_500 - 400) + 50), "it is explained");
     }
 }

@@ -33,9 +33,9 @@ impl Source {
 /// Reported minus measured run time, by cause: their sum is [`Causes::total_ns`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parts {
-    /// What skipped clock updates added to the bill, less what they took from it.
-    pub skip_ns: i128,
-    /// The same for ordinary switches.
+    /// What skipped clock updates added to the bill, less what they took from it; `None` where no hook sees them.
+    pub skip_ns: Option<i128>,
+    /// The same for ordinary switches; for all switches where skips are not told apart.
     pub path_ns: i128,
     /// Interrupts and steal that the kernel left out of the bill: never above zero.
     pub left_out_ns: i128,
@@ -47,7 +47,7 @@ impl Parts {
     /// All of them together.
     #[must_use]
     pub fn sum_ns(&self) -> i128 {
-        self.skip_ns + self.path_ns + self.left_out_ns + self.residual_ns
+        self.skip_ns.unwrap_or(0) + self.path_ns + self.left_out_ns + self.residual_ns
     }
 }
 
@@ -149,10 +149,12 @@ pub fn is_bound(task: &TaskFigures) -> bool {
 }
 
 fn parts(task: &TaskFigures) -> Option<Parts> {
-    let skip_ns = i128::from(task.skip_in_ns?) - i128::from(task.skip_out_ns?);
+    let skip_ns = task.skip_in_ns.zip(task.skip_out_ns);
+    let skip_ns = skip_ns.map(|(to, away)| i128::from(to) - i128::from(away));
     let path_ns = i128::from(task.path_in_ns?) - i128::from(task.path_out_ns?);
     let left_out_ns = -i128::from(task.left_out_ns?);
-    let residual_ns = i128::from(task.delta_runtime_ns) - skip_ns - path_ns - left_out_ns;
+    let residual_ns =
+        i128::from(task.delta_runtime_ns) - skip_ns.unwrap_or(0) - path_ns - left_out_ns;
     Some(Parts { skip_ns, path_ns, left_out_ns, residual_ns })
 }
 
@@ -198,8 +200,6 @@ mod tests {
 
     const MS: u64 = 1_000_000;
     const TICK: Source = Source::Ticks(4 * MS);
-    const ABLE: Able =
-        Able { split: true, bill: true, wait: true, irq: true, fault: true, cycles: true };
 
     /// A task of 50 ms whose split is off by `split_ns`; `ticks` ticks of 4 ms were seen.
     fn split(split_ns: i64, ticks: u64) -> TaskFigures {
@@ -331,7 +331,7 @@ mod tests {
                 left_out_ns: left_out_ns.into(),
                 ..Task::default()
             };
-            let figures = Account::new(1, task).figures(&Crossings::default(), ABLE, 0);
+            let figures = Account::new(1, task).figures(&Crossings::default(), Able::ALL, 0);
             let causes = Causes::of(&figures, TICK);
             prop_assert_eq!(causes.parts.unwrap().residual_ns, i128::from(figures.residual_ns.unwrap()));
             let user = causes.user.unwrap();

@@ -17,6 +17,7 @@ impl PairFigures {
     #[must_use]
     pub fn of_pair(from: Party, to: Party, pair: &Pair, able: Able) -> Self {
         let on = |value: u64| able.bill.then_some(value);
+        let of_skips = |value: u64| on(value).filter(|_| able.skip);
         let skip = |reason: usize| Skip { count: pair.skips[reason], ns: pair.skip_ns[reason] };
         Self {
             kind: PairKind::Wake,
@@ -29,8 +30,8 @@ impl PairFigures {
             by_idle: pair.wakes[context::IDLE],
             preemptions: pair.preemptions,
             switches: pair.switches,
-            skips: on(pair.skips.iter().sum()),
-            skip_ns: on(pair.skip_ns.iter().sum()),
+            skips: of_skips(pair.skips.iter().sum()),
+            skip_ns: of_skips(pair.skip_ns.iter().sum()),
             skip_wakeup: skip(reason::WAKEUP),
             skip_idle: skip(reason::IDLE),
             skip_yield: skip(reason::YIELD),
@@ -137,9 +138,6 @@ pub fn origin_name(code: u32) -> String {
 mod tests {
     use super::*;
 
-    const ABLE: Able =
-        Able { split: true, bill: true, wait: true, irq: true, fault: true, cycles: true };
-
     #[test]
     fn every_origin_has_a_name() {
         assert_eq!(origin_name(libc::SYS_futex as u32), "futex");
@@ -154,7 +152,7 @@ mod tests {
     fn the_parts_of_a_pair_are_its_sums() {
         let mut pair = Pair { skips: [1, 2, 3, 4], skip_ns: [10, 20, 30, 40], ..Pair::default() };
         pair.latency.add(5_000);
-        let figures = PairFigures::of_pair(Party::default(), Party::default(), &pair, ABLE);
+        let figures = PairFigures::of_pair(Party::default(), Party::default(), &pair, Able::ALL);
         assert_eq!((figures.skips, figures.skip_ns), (Some(10), Some(100)));
         let parts =
             [figures.skip_wakeup, figures.skip_idle, figures.skip_yield, figures.skip_other];
@@ -165,8 +163,7 @@ mod tests {
 
     #[test]
     fn without_the_run_queues_clocks_nothing_is_said_to_be_zero() {
-        let able =
-            Able { split: true, bill: false, wait: false, irq: true, fault: true, cycles: true };
+        let able = Able { bill: false, wait: false, ..Able::ALL };
         let figures =
             PairFigures::of_pair(Party::default(), Party::default(), &Pair::default(), able);
         assert_eq!((figures.skip_ns, figures.path_ns, figures.wakeup_cost_ns), (None, None, None));

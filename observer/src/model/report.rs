@@ -24,7 +24,7 @@ pub struct HookLine {
     pub via: String,
     /// The kernel function that it meets, where there is a choice.
     pub function: Option<String>,
-    /// `active`, `absent`, `refused`.
+    /// `active`, `off` (by an option), `absent`, `refused`.
     pub state: String,
     /// Why it is not active.
     pub reason: Option<String>,
@@ -169,9 +169,9 @@ pub struct TaskFigures {
     /// Waits that ended.
     pub waits: Option<u64>,
     /// Times it was woken.
-    pub wakeups: u64,
+    pub wakeups: Option<u64>,
     /// Wakeups that it made.
-    pub wakes_made: u64,
+    pub wakes_made: Option<u64>,
     /// Its time inside the wakeups that it made, where their end was seen.
     pub wakeup_cost_ns: Option<u64>,
     /// Switches away while it could not run on.

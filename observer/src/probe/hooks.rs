@@ -144,7 +144,12 @@ pub const HOOKS: [Hook; names::HOOKS] = [
     tracepoint("sched_process_exec", hook::EXEC, true, "new programs and changed thread ids"),
     tracepoint("sched_process_fork", hook::FORK, true, "descendants"),
     tracepoint("task_rename", hook::RENAME, false, "names that change while a task runs"),
-    tracepoint("sched_waking", hook::WAKING, true, "wakers, and the begin of ptrace stops"),
+    tracepoint(
+        "sched_waking",
+        hook::WAKING,
+        false,
+        "wakeups, who made them, and that a ptrace stop begins before its switch-out",
+    ),
     tracepoint(
         "sched_wakeup",
         hook::WAKEUP,
@@ -264,6 +269,8 @@ pub const HOOKS: [Hook; names::HOOKS] = [
 pub enum State {
     /// Loaded and attached. Instructions that the verifier looked at, where the kernel tells (5.16).
     Active(Option<u32>),
+    /// Not wanted: by which option.
+    Off(String),
     /// This kernel does not have it.
     Absent(String),
     /// The kernel has it but does not let us use it: errno and the reason.
@@ -288,11 +295,12 @@ impl HookStatus {
         matches!(self.state, State::Active(_))
     }
 
-    /// `active`, `absent`, `refused`.
+    /// `active`, `off`, `absent`, `refused`.
     #[must_use]
     pub fn word(&self) -> &'static str {
         match self.state {
             State::Active(_) => "active",
+            State::Off(_) => "off",
             State::Absent(_) => "absent",
             State::Refused(..) => "refused",
         }
@@ -303,7 +311,7 @@ impl HookStatus {
     pub fn reason(&self) -> Option<&str> {
         match &self.state {
             State::Active(_) => None,
-            State::Absent(reason) | State::Refused(_, reason) => Some(reason),
+            State::Off(reason) | State::Absent(reason) | State::Refused(_, reason) => Some(reason),
         }
     }
 }

@@ -48,6 +48,7 @@ pub fn layout(btf: &Btf) -> Result<Layout, Missing> {
         task_prev_stime: task("prev_cputime.stime", 8),
         task_runtime: need(task("se.sum_exec_runtime", 8), "task_struct.se.sum_exec_runtime")?,
         task_exec_start: task("se.exec_start", 8),
+        task_arrival: task("sched_info.last_arrival", 8),
         task_cfs_rq: task("se.cfs_rq", 8),
         cfs_rq_rq: offset(btf, "cfs_rq", "rq", 8),
         rq_clock: offset(btf, "rq", "clock", 8),

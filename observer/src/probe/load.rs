@@ -19,7 +19,7 @@ use observer_common::{
 use super::{
     Sizes,
     hooks::{HOOKS, Hook, HookStatus, State, Via},
-    selection::Selection,
+    selection::{self, Selection},
 };
 use crate::kernel::{Btf, Limits, Unsupported, explain_load_error};
 
@@ -58,14 +58,20 @@ pub fn load(request: &Request<'_>) -> Result<Loaded, Unsupported> {
         .map_err(|error| unsupported("read the kernel's type information", &error.to_string()))?;
     debug!("start: types read once more, by aya");
     let loaded = load_once(request, &types)?;
-    let entry_lost = config.has_entry != 0
-        && loaded.status.iter().any(|s| s.hook.index == hook::ENTRY && !s.is_active());
-    if !entry_lost {
+    let is_lost =
+        |index: usize| loaded.status.iter().any(|s| s.hook.index == index && !s.is_active());
+    let entry_lost = config.has_entry != 0 && is_lost(hook::ENTRY);
+    let exit_lost = config.has_exit != 0 && is_lost(hook::LEAVE);
+    if !entry_lost && !exit_lost {
         return Ok(loaded);
     }
-    // The programs were told that sched_entry_tp delivers the requests. It does not: tell them so.
+    // The programs were told to rely on a hook that does not work: tell them so.
     drop(loaded);
-    let config = Config { has_entry: 0, ..*config };
+    let config = Config {
+        has_entry: config.has_entry & u64::from(!entry_lost),
+        has_exit: config.has_exit & u64::from(!exit_lost),
+        ..*config
+    };
     load_once(&Request { config: &config, ..*request }, &types)
 }
 
@@ -126,7 +132,7 @@ fn start(
     before: &[HookStatus],
 ) -> (State, Option<&'static str>) {
     if let Some(why) = request.selection.excludes(hook) {
-        return (State::Absent(why.to_owned()), None);
+        return (State::Off(why.to_owned()), None);
     }
     // No register holds a preset result: arm64.
     if hook.needs_result && request.layout.regs_result == ABSENT {
@@ -139,6 +145,10 @@ fn start(
     }
     if hook.instead_of.is_some_and(is_active) {
         return (State::Absent("not needed: the function itself can be entered".to_owned()), None);
+    }
+    let is_spare = hook.index == hook::WAKEUP && is_active(hook::ENTRY);
+    if request.selection.is_totals() && is_spare && !request.selection.names(hook) {
+        return (State::Off(selection::FOR_TOTALS.to_owned()), None);
     }
     match hook.via {
         Via::Entry(functions) | Via::Return(functions) => {

@@ -25,7 +25,9 @@ pub enum Base {
     Auto,
     /// Only those without which observer cannot run.
     Minimal,
-    /// These, and those without which observer cannot run. `auto` among them stands for all of that.
+    /// As `Auto`, and these.
+    AutoAnd(Vec<String>),
+    /// These, and those without which observer cannot run.
     Only(Vec<String>),
 }
 
@@ -42,15 +44,10 @@ impl Base {
                 let names = names.split(',').map(str::trim).filter(|name| *name != "auto");
                 let named = names.map(parse_name).collect::<Result<Vec<_>, _>>()?;
                 let with_auto = text.split(',').any(|name| name.trim() == "auto");
-                Ok(Self::Only(if with_auto { prepend_auto(named) } else { named }))
+                Ok(if with_auto { Self::AutoAnd(named) } else { Self::Only(named) })
             }
         }
     }
-}
-
-fn prepend_auto(named: Vec<String>) -> Vec<String> {
-    let auto = HOOKS.iter().filter(|hook| !hook.on_request).map(|hook| hook.name.to_owned());
-    auto.chain(named).collect()
 }
 
 /// Checks the name of a hook.
@@ -90,16 +87,36 @@ impl Selection {
         if self.no_split && only_for_the_split(hook) {
             return Some("left out by --no-split");
         }
+        if self.is_totals() && only_for_pairs_and_waits(hook) && !self.names(hook) {
+            return Some(FOR_TOTALS);
+        }
         if self.no_pairs && hook.index == hook::PAIRS {
             let by_totals = "left out by --no-split; --max-pairs N keeps pairs";
             return Some(if self.no_split { by_totals } else { "left out by --max-pairs 0" });
         }
         match &self.base {
-            Base::Auto if hook.on_request => Some("attached only on request: --hooks auto,NAME"),
-            Base::Auto => None,
+            Base::Auto | Base::AutoAnd(_) if hook.on_request && !self.names(hook) => {
+                Some("attached only on request: --hooks auto,NAME")
+            }
+            Base::Auto | Base::AutoAnd(_) => None,
             Base::Minimal => Some("left out by --hooks minimal"),
-            Base::Only(names) if names.iter().any(|name| name == hook.name) => None,
+            Base::Only(_) if self.names(hook) => None,
             Base::Only(_) => Some("not named by --hooks"),
+        }
+    }
+
+    /// Totals and nothing else: neither the split nor pairs.
+    #[must_use]
+    pub fn is_totals(&self) -> bool {
+        self.no_split && self.no_pairs
+    }
+
+    /// True if the user named it.
+    #[must_use]
+    pub fn names(&self, hook: &Hook) -> bool {
+        match &self.base {
+            Base::Auto | Base::Minimal => false,
+            Base::AutoAnd(names) | Base::Only(names) => names.iter().any(|name| name == hook.name),
         }
     }
 
@@ -110,6 +127,16 @@ impl Selection {
     }
 }
 
+/// Why totals do without a hook.
+pub const FOR_TOTALS: &str = "left out by --no-split: totals do without it";
+
+/// Hooks that cost each wakeup or switch something, and that no total needs. Without sched_exit_tp a missed switch is
+/// made good at the next one; the split alone needs it at once.
+fn only_for_pairs_and_waits(hook: &Hook) -> bool {
+    let waits = [hook::WAKING, hook::WAKEUP_NEW, hook::PREEMPT, hook::LEAVE];
+    waits.contains(&hook.index)
+}
+
 /// Hooks that tell modes apart and nothing else.
 fn only_for_the_split(hook: &Hook) -> bool {
     let schedules = [
@@ -117,6 +144,7 @@ fn only_for_the_split(hook: &Hook) -> bool {
         hook::LEAVE,
         hook::RELEASE,
         hook::RENAME,
+        hook::WAKING,
         hook::WAKEUP,
         hook::WAKEUP_NEW,
         hook::PAIRS,
@@ -154,6 +182,18 @@ mod tests {
     fn without_pairs_their_program_is_left_out() {
         let selection = Selection { no_pairs: true, ..Selection::default() };
         assert!(!selection.wants(hook::PAIRS) && selection.wants(hook::SWITCH));
+    }
+
+    #[test]
+    fn totals_alone_watch_no_wakeup_but_what_the_user_names() {
+        let totals = Selection { no_split: true, no_pairs: true, ..Selection::default() };
+        for index in [hook::WAKING, hook::WAKEUP_NEW, hook::LEAVE] {
+            assert!(!totals.wants(index), "{index}");
+        }
+        assert!(totals.wants(hook::ENTRY) && totals.wants(hook::WAKEUP), "either sees skips");
+        let base = Base::parse("auto,sched_waking").unwrap();
+        let named = Selection { base, ..totals };
+        assert!(named.wants(hook::WAKING));
     }
 
     #[test]

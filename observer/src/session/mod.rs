@@ -125,6 +125,10 @@ impl Session {
         let able = Able {
             split: probe.is_active(hook::SYS_ENTER) && probe.is_active(hook::SYS_EXIT),
             bill: probe::layout::has_run_queue(&layout),
+            skip: [hook::ENTRY, hook::WAKEUP, hook::PREEMPT]
+                .iter()
+                .any(|hook| probe.is_active(*hook)),
+            waking: probe.is_active(hook::WAKING),
             wait: probe.is_active(hook::WAKEUP),
             irq: probe.is_active(hook::IRQ_ENTER) && probe.is_active(hook::SOFTIRQ_ENTER),
             fault: probe.is_active(hook::FAULT),
@@ -394,6 +398,9 @@ fn configure(config: Config, btf: &Btf, options: &Options) -> Config {
     Config {
         has_entry: u64::from(
             btf.has_tracepoint("sched_entry_tp") && options.hooks.wants(hook::ENTRY),
+        ),
+        has_exit: u64::from(
+            btf.has_tracepoint("sched_exit_tp") && options.hooks.wants(hook::LEAVE),
         ),
         all: u64::from(target.all),
         by_comm: u64::from(target.glob.is_some()),

@@ -81,9 +81,14 @@ fn column(row: &Row, source: Source, scale: Scale) -> Vec<String> {
     let mut cells = vec![who(&row.name, row.tid, COLUMN)];
     match causes.parts {
         Some(parts) => {
-            let parts_ns = [parts.skip_ns, parts.path_ns, parts.left_out_ns, parts.residual_ns];
+            let skip_ns = parts.skip_ns.unwrap_or(0);
+            let parts_ns = [skip_ns, parts.path_ns, parts.left_out_ns, parts.residual_ns];
             let (sum, shown) = scale.add_up(parts_ns);
             cells.extend(shown.into_iter().chain([sum]).map(|steps| scale.signed_steps(steps)));
+            if parts.skip_ns.is_none() {
+                // Nobody told it apart from the path below.
+                cells[1] = none();
+            }
         }
         None => {
             cells.extend([none(), none(), none(), none()]);
@@ -194,10 +199,24 @@ the split is               within resolution
 
     #[test]
     fn what_is_not_measured_is_not_shown_as_zero() {
-        let bare = TaskFigures { skip_in_ns: None, delta_user_ns: None, ..ls() };
+        let bare = TaskFigures { skip_in_ns: None, path_in_ns: None, delta_user_ns: None, ..ls() };
         let text = shown(vec![bare], 80);
         let last = |line: usize| text.lines().nth(line).unwrap().split_whitespace().last().unwrap();
         assert_eq!((last(1), last(4), last(5), last(8), last(12)), ("-", "-", "-19.009", "-", "-"));
+    }
+
+    #[test]
+    fn where_skips_are_not_told_apart_the_path_has_them() {
+        let unseen = TaskFigures {
+            skip_in_ns: None,
+            skip_out_ns: None,
+            path_in_ns: Some(0),
+            path_out_ns: Some(19_000_000),
+            ..ls()
+        };
+        let text = shown(vec![unseen], 80);
+        let last = |line: usize| text.lines().nth(line).unwrap().split_whitespace().last().unwrap();
+        assert_eq!((last(1), last(2), last(5)), ("-", "-19.000", "-19.009"));
     }
 
     #[test]

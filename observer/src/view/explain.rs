@@ -184,7 +184,7 @@ impl<'a> Paragraph<'a> {
                 let _ = write!(text, " {}", partner.sentence(self.causes.total_ns));
             }
             (Mechanism::Skip, None) => {
-                let (count, way) = if parts.skip_ns < 0 {
+                let (count, way) = if parts.skip_ns.is_some_and(|ns| ns < 0) {
                     (self.task.skip_out.unwrap_or(0), "away from")
                 } else {
                     (self.task.skip_in.unwrap_or(0), "to")
@@ -193,7 +193,7 @@ impl<'a> Paragraph<'a> {
                     text,
                     " {} moved with {count} switches {way} it whose clock update was skipped; which task is on \
                      the other side is not recorded.",
-                    size(parts.skip_ns),
+                    size(parts.skip_ns.unwrap_or(0)),
                 );
             }
             (Mechanism::Path, None) => {
@@ -299,7 +299,7 @@ impl<'a> Paragraph<'a> {
 fn mechanism(causes: &Causes) -> Option<Mechanism> {
     let parts = causes.parts?;
     [
-        (Mechanism::Skip, parts.skip_ns),
+        (Mechanism::Skip, parts.skip_ns.unwrap_or(0)),
         (Mechanism::Path, parts.path_ns),
         (Mechanism::LeftOut, parts.left_out_ns),
         (Mechanism::Residual, parts.residual_ns),

@@ -92,9 +92,13 @@ fn header(text: &mut String, header: &Header, width: usize) {
     ]
     .map(|part| clean(&part));
     fill(text, &parts.each_ref().map(String::as_str), " · ", width);
+    if let Some(line) = off(header) {
+        wrap(text, &line, width);
+    }
     // What is lost is the news; hooks that lose the same share a line, such as the ten x86 vectors elsewhere.
     let mut groups: Vec<(&str, Vec<&str>, &str, &str)> = Vec::new();
-    let lacking = || header.hooks.iter().filter(|hook| hook.state != "active");
+    let lacking =
+        || header.hooks.iter().filter(|hook| !matches!(hook.state.as_str(), "active" | "off"));
     for hook in lacking().filter(|hook| !hook.refines) {
         let lost = hook.lost.as_deref().unwrap_or("not known");
         let reason = hook.reason.as_deref().unwrap_or("no reason known");
@@ -117,6 +121,24 @@ fn header(text: &mut String, header: &Header, width: usize) {
         );
         wrap(text, &words, width);
     }
+}
+
+/// Hooks that an option left out, by option: the user knows what for. `None` where there is none but those that are
+/// attached on request only.
+fn off(header: &Header) -> Option<String> {
+    let mut options: Vec<(&str, usize)> = Vec::new();
+    for hook in header.hooks.iter().filter(|hook| hook.state == "off" && !hook.refines) {
+        let reason = hook.reason.as_deref().unwrap_or("by an option");
+        // What follows the option says what it means for this hook: observer doctor has room for it.
+        let reason = reason.split([';', ':']).next().unwrap_or(reason);
+        match options.iter_mut().find(|option| option.0 == reason) {
+            Some(option) => option.1 += 1,
+            None => options.push((reason, 1)),
+        }
+    }
+    let parts: Vec<_> =
+        options.iter().map(|(reason, count)| format!("{count} {}", clean(reason))).collect();
+    (!parts.is_empty()).then(|| format!("hooks off: {}", parts.join("; ")))
 }
 
 /// Interrupts are part of the system time that the kernel reports, and so of the measured side here.

@@ -109,6 +109,7 @@ fn one_task_on_80_columns() {
         delta_runtime_ns: 16_196_000,
         skip_in_ns: Some(16_300_000),
         skip_out_ns: None,
+        path_out_ns: None,
         ..samples::task("ls", 67_632_000)
     }]);
     report.header.hooks = vec![
@@ -185,6 +186,30 @@ fn the_rest_is_summed_exactly() {
     let one = super::rows(&report.tasks[..1], &[], 20);
     assert_eq!(one.len(), 1);
     assert_eq!(super::rows(&report.tasks[..2], &[], 1)[1].name, "1 other task");
+}
+
+#[test]
+fn hooks_that_an_option_left_out_share_a_line() {
+    let off = |name: &str, reason: &str, refines| HookLine {
+        state: "off".to_owned(),
+        reason: Some(reason.to_owned()),
+        refines,
+        ..hook(name, "off", "the split")
+    };
+    let mut report = report(1_000);
+    report.header.hooks = vec![
+        hook("sched_switch", "active", ""),
+        off("sys_enter", "left out by --no-split", false),
+        off("sys_exit", "left out by --no-split: totals do without it", false),
+        off("sched_waking", "left out by --without", false),
+        off("update_rq_clock", "attached only on request", true),
+    ];
+    let text = render(&report, &look(80, 1, false));
+    assert!(
+        text.contains("\nhooks off: 2 left out by --no-split; 1 left out by --without\n"),
+        "{text}"
+    );
+    assert!(!text.contains("what is lost") && !text.contains("refine"), "{text}");
 }
 
 #[test]

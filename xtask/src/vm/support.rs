@@ -36,6 +36,8 @@ const VERIFIER_GROWTH: f64 = 1.2;
 /// Growth of a small program means nothing.
 const VERIFIER_SLACK: u64 = 200;
 /// The README's table stands between these lines.
+/// The one hook that no session attaches unasked.
+const ON_REQUEST: &str = "update_rq_clock";
 const BEGIN: &str = "<!-- made by `cargo xtask vm --record` -->";
 const END: &str = "<!-- end -->";
 
@@ -47,8 +49,8 @@ pub fn is_in(hook: &str, release: &str, arch: &str) -> bool {
         // arch/x86/include/asm/trace/exceptions.h and irq_vectors.h; a software event without the tracepoint
         // is still there.
         "page_fault_user" => arch == "x86_64",
-        // Attached on request, or where the function itself cannot be entered.
-        "update_rq_clock" | "ptrace_stop:kprobe" | "ptrace_stop:kretprobe" => false,
+        // Only where the function itself cannot be entered.
+        "ptrace_stop:kprobe" | "ptrace_stop:kretprobe" => false,
         // Not where registers do not tell an entry stop from an exit stop.
         _ if hook.starts_with("ptrace_stop") => arch == "x86_64",
         _ if is_x86_vector(hook) => arch == "x86_64",
@@ -64,7 +66,9 @@ pub fn has_trampolines(header: &Value) -> bool {
 
 /// What must become of a hook: what needs a trampoline is refused where there is none, and nothing else.
 pub fn expected_state(hook: &Value, header: &Value) -> &'static str {
-    if !is_in(text(hook, "name"), text(header, "kernel"), text(header, "arch")) {
+    if text(hook, "name") == ON_REQUEST {
+        "off"
+    } else if !is_in(text(hook, "name"), text(header, "kernel"), text(header, "arch")) {
         "absent"
     } else if matches!(text(hook, "via"), "fentry" | "fexit") && !has_trampolines(header) {
         "refused"
@@ -144,8 +148,8 @@ pub fn live(project: &Project) -> Result<Option<Finding>> {
 /// What the record keeps of a header.
 fn facts(header: &Value, counts: Counts) -> Value {
     let hooks = header["hooks"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let in_state = |state: &str| {
-        let names = hooks.iter().filter(|hook| hook["state"] == state);
+    let in_state = |states: &[&str]| {
+        let names = hooks.iter().filter(|hook| states.contains(&text(hook, "state")));
         names.filter_map(|hook| hook["name"].as_str()).collect::<Vec<_>>()
     };
     let by_fentry = |hook: &&Value| {
@@ -157,10 +161,10 @@ fn facts(header: &Value, counts: Counts) -> Value {
         "preempt": header["preempt"],
         "accounting": header["accounting"],
         "hooks": hooks.len(),
-        "active": in_state("active").len(),
+        "active": in_state(&["active"]).len(),
         "tier": if hooks.iter().any(|hook| by_fentry(&hook)) { "tp_btf, fentry" } else { "tp_btf" },
-        "absent": in_state("absent"),
-        "refused": in_state("refused"),
+        "absent": in_state(&["absent", "off"]),
+        "refused": in_state(&["refused"]),
         "passed": counts.passed,
         "failed": counts.failed,
     })
@@ -327,6 +331,7 @@ mod tests {
         assert_eq!(state("handle_mm_fault", "fexit", "5.10.0-32", "x86_64"), "active");
         assert_eq!(state("sched_switch", "tp_btf", "5.10.0-32", "aarch64"), "active");
         assert_eq!(state("page_fault_user", "tp_btf", "5.10.0-32", "aarch64"), "absent");
+        assert_eq!(state("update_rq_clock", "fentry", "6.12.117", "x86_64"), "off");
     }
 
     #[test]

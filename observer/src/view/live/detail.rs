@@ -218,7 +218,7 @@ fn scheduling(model: &Model, then: Option<&TaskFigures>, now: &TaskFigures, widt
         figure::show(Kind::Count, value, model.span_ns(), 12)
     };
     let time = |column| value(column, then, now).map_or("-".to_owned(), duration);
-    let made = figure::grown(then, now, |task| Some(task.wakes_made));
+    let made = figure::grown(then, now, |task| task.wakes_made);
     let crossing = figure::grown(then, now, |task| task.crossing_ns);
     let open = figure::grown(then, now, |task| task.unclassified_ns);
     let lines = [

@@ -110,8 +110,8 @@ pub fn add(sum: &mut TaskFigures, task: &TaskFigures) {
     signed(&mut sum.residual_ns, task.residual_ns);
     known(&mut sum.wait_ns, task.wait_ns);
     known(&mut sum.waits, task.waits);
-    plain(&mut sum.wakeups, task.wakeups);
-    plain(&mut sum.wakes_made, task.wakes_made);
+    known(&mut sum.wakeups, task.wakeups);
+    known(&mut sum.wakes_made, task.wakes_made);
     known(&mut sum.wakeup_cost_ns, task.wakeup_cost_ns);
     plain(&mut sum.switches_voluntary, task.switches_voluntary);
     plain(&mut sum.switches_involuntary, task.switches_involuntary);

@@ -36,10 +36,11 @@ pub fn draw(model: &Model, buffer: &mut Buffer, titles: Rect, body: Rect) {
                 1 => hook.line.via.as_str().into(),
                 2 => Cell {
                     text: hook.line.state.as_str().into(),
-                    style: if hook.line.state == "active" {
-                        model.theme.good()
-                    } else {
-                        model.theme.warn()
+                    style: match hook.line.state.as_str() {
+                        "active" => model.theme.good(),
+                        // As the user wished.
+                        "off" => Theme::PLAIN,
+                        _ => model.theme.warn(),
                     },
                 },
                 3 => number(Kind::Count, Some(rate(model, then, hook))),

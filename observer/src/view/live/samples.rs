@@ -39,7 +39,8 @@ pub fn task(tid: u32, name: &[u8], oncpu_ms: u64, delta_ms: i64) -> TaskFigures 
         skip_out_ns: Some((-delta_ns).max(0) as u64),
         wait_ns: Some(oncpu_ms * MS / 10),
         waits: Some(oncpu_ms),
-        wakeups: oncpu_ms * 2,
+        wakeups: Some(oncpu_ms * 2),
+        wakes_made: Some(0),
         ..base
     }
 }

@@ -169,7 +169,7 @@ pub fn value(column: Column, then: Option<&TaskFigures>, now: &TaskFigures) -> O
         Column::Difference | Column::Bar => moved(|task| Some(task.delta_runtime_ns)),
         Column::SkipIn => grown(|task| task.skip_in_ns),
         Column::SkipOut => grown(|task| task.skip_out_ns),
-        Column::Wakeups => grown(|task| Some(task.wakeups)),
+        Column::Wakeups => grown(|task| task.wakeups),
         Column::Wait => grown(|task| task.wait_ns),
         Column::Stops => grown(|task| Some(task.ptrace_stops)),
         Column::Tracer => now.tracer_tid.map(i128::from),
