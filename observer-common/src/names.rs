@@ -10,6 +10,10 @@ pub const SLOTS: &str = "SLOTS";
 pub const FREE: &str = "FREE";
 /// Ring of slots whose task has ended.
 pub const ENDED: &str = "ENDED";
+/// An eighth of the ring (256 KiB): from here on the reader is woken, otherwise it comes by itself.
+pub const RING_WAKE_BYTES: u64 = 32 * 1024;
+/// What one ended account takes there: a header and the record, 8 bytes each (kernel/bpf/ringbuf.c).
+pub const RING_RECORD_BYTES: u64 = 16;
 /// Map of [`crate::pair::Pair`], by [`crate::pair::PairKey`].
 pub const PAIRS: &str = "PAIRS";
 /// Map of [`crate::ptrace::Trace`], by [`crate::pair::PairKey`].

@@ -9,6 +9,7 @@ use aya_ebpf::{
 use observer_common::{
     cpu::{Cpu, NO_SLOT},
     glob::Glob,
+    names::RING_WAKE_BYTES,
     pair::{Pair, PairKey},
     ptrace::Trace,
     task::{Task, state},
@@ -50,8 +51,6 @@ static GLOB: Array<Glob> = Array::with_max_entries(1, 0);
 #[map]
 static CGROUP: CgroupArray = CgroupArray::with_max_entries(1, 0);
 
-/// An eighth of the ring (256 KiB): from here on the reader is woken, otherwise it comes by itself.
-const RING_WAKE_BYTES: u64 = 32 * 1024;
 /// `BPF_RB_AVAIL_DATA` (include/uapi/linux/bpf.h).
 const RB_AVAIL_DATA: u64 = 0;
 

@@ -87,7 +87,7 @@ async fn watch(args: &ExplainArgs, session: &mut Session) -> Result<()> {
     let mut ticker = Ticker::new(session, args.interval, &[])?;
     let mut number = 0;
     loop {
-        match ticker.next().await {
+        match ticker.next(session.patience()).await {
             Event::Pump | Event::Child => session.pump()?,
             Event::Signal(_) => return Ok(()),
             Event::Reading => {

@@ -64,12 +64,14 @@ async fn watch(
     may_be_empty: bool,
 ) -> Result<()> {
     let mut ticker = Ticker::new(session, args.interval, &[])?;
-    let mut before: Vec<TaskFigures> = session.figures();
+    // Only the table shows what was added since.
+    let mut before: Vec<TaskFigures> =
+        if output.is_table() { session.figures() } else { Vec::new() };
     let mut before_ns = now_ns();
     let mut number = 0;
     let mut titles = Titles::default();
     loop {
-        match ticker.next().await {
+        match ticker.next(session.patience()).await {
             Event::Pump | Event::Child => session.pump()?,
             Event::Signal(_) => return Ok(()),
             Event::Reading => {
@@ -87,10 +89,10 @@ async fn watch(
                         width,
                     );
                     output::print(&titles.put(block, width, output::height()))?;
+                    (before, before_ns) = (now, now_ns);
                 } else {
                     output.interval(number, &now)?;
                 }
-                (before, before_ns) = (now, now_ns);
                 if args.count.is_some_and(|count| number >= count) {
                     return Ok(());
                 }

@@ -85,11 +85,11 @@ pub async fn take(args: &LiveArgs, session: &mut Session) -> Result<()> {
 
 async fn next_reading(ticker: &mut Ticker, session: &mut Session) -> Result<()> {
     loop {
-        match ticker.next().await {
+        match ticker.next(session.patience()).await {
             Event::Pump | Event::Child => session.pump()?,
             Event::Signal(_) => bail!("ended by a signal; no picture was made"),
             Event::Reading => {
-                session.snapshot()?;
+                session.snapshot_with_pairs()?;
                 if session.is_over() {
                     bail!("the target has ended; no picture was made");
                 }

@@ -88,7 +88,7 @@ async fn attend(session: &mut Session, child: &Child) -> Result<Ended> {
         if let Some(ended) = child.try_wait()? {
             return Ok(ended);
         }
-        match ticker.next().await {
+        match ticker.next(session.patience()).await {
             Event::Pump => session.pump()?,
             Event::Reading => session.snapshot()?,
             Event::Child => {}

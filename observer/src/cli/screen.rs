@@ -239,7 +239,7 @@ pub async fn watch(args: &LiveArgs, session: &mut Session, may_be_empty: bool) -
                     return Ok(());
                 }
             }
-            event = ticker.next() => match event {
+            event = ticker.next(session.patience()) => match event {
                 Event::Pump | Event::Child => {
                     session.pump()?;
                     has_changed = false;
@@ -250,7 +250,7 @@ pub async fn watch(args: &LiveArgs, session: &mut Session, may_be_empty: bool) -
                 // What was shown last stays when nobody is left.
                 Event::Reading if model.has_ended() => has_changed = false,
                 Event::Reading => {
-                    session.snapshot()?;
+                    session.snapshot_with_pairs()?;
                     model.take(read_session(session));
                     readings += 1;
                     if args.count.is_some_and(|count| readings >= count) {

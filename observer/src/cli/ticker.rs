@@ -7,13 +7,10 @@ use aya_log::EbpfLogger;
 use tokio::{
     io::{Interest, unix::AsyncFd},
     signal::unix::{Signal, SignalKind, signal},
-    time::{Instant, MissedTickBehavior, interval_at},
+    time::{Instant, MissedTickBehavior, interval_at, sleep_until},
 };
 
 use crate::session::Session;
-
-/// Ended accounts are taken in this often, whatever the reading interval.
-const PUMP: Duration = Duration::from_millis(50);
 
 /// A descriptor that somebody else owns and keeps open; only waited for.
 struct Watched(i32);
@@ -43,7 +40,7 @@ pub struct Ticker {
     child: Signal,
     ring: AsyncFd<Watched>,
     log: Option<EbpfLogger<&'static dyn log::Log>>,
-    pump: tokio::time::Interval,
+    pumped: Instant,
     reading: tokio::time::Interval,
 }
 
@@ -68,7 +65,7 @@ impl Ticker {
             child: signal(SignalKind::child()).context("cannot take SIGCHLD")?,
             ring,
             log,
-            pump: every(PUMP),
+            pumped: Instant::now(),
             reading: every(interval),
         })
     }
@@ -78,9 +75,9 @@ impl Ticker {
         self.reading = every(interval);
     }
 
-    /// Waits for the next event. Nothing is lost if the wait is given up.
-    pub async fn next(&mut self) -> Event {
-        let Self { signals, child, ring, log, pump, reading } = self;
+    /// Waits for the next event, `patience` at most. Nothing is lost if the wait is given up.
+    pub async fn next(&mut self, patience: Duration) -> Event {
+        let Self { signals, child, ring, log, pumped, reading } = self;
         let any_signal = std::future::poll_fn(|context| {
             for (number, signal) in signals.iter_mut() {
                 if signal.poll_recv(context).is_ready() {
@@ -100,7 +97,8 @@ impl Ticker {
                 Event::Pump
             }
             _ = reading.tick() => Event::Reading,
-            _ = pump.tick() => {
+            () = sleep_until(*pumped + patience) => {
+                *pumped = Instant::now();
                 if let Some(log) = log {
                     log.flush();
                 }

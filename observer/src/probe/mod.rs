@@ -40,6 +40,9 @@ use crate::kernel::Limits;
 /// Pairs of each kind for which there is room, unless the user says otherwise: 15 MB for both.
 pub const MAX_PAIRS: u32 = 4_096;
 
+/// Slots above the highest known one that may have been taken and not opened, beside one for each CPU.
+const SLOTS_IN_FLIGHT: usize = 64;
+
 /// Sizes of the maps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sizes {
@@ -266,6 +269,26 @@ impl Probe {
         None
     }
 
+    /// How many slots there are.
+    #[must_use]
+    pub fn slots(&self) -> usize {
+        self.tasks.len()
+    }
+
+    /// True when the account in a slot is what this copy says: most tasks sleep, and comparing costs less than
+    /// copying and counting anew.
+    #[must_use]
+    pub fn is_unchanged(&self, slot: u32, copy: &Task) -> bool {
+        let Some(element) = self.tasks.at(slot as usize) else { return false };
+        let (theirs, ours) =
+            (element.as_ptr().cast::<u64>(), std::ptr::from_ref(copy).cast::<u64>());
+        // The sequence is one of the words: a booking meanwhile is a difference.
+        (0..size_of::<Task>() / size_of::<u64>()).all(|word| {
+            // SAFETY: inside the mapping and the copy, which are of this size, without padding, and aligned.
+            unsafe { theirs.add(word).read_volatile() == ours.add(word).read() }
+        })
+    }
+
     /// The accounts that have ended since the last call, by the ring: slot, and the low half of `opened_ns`.
     pub fn take_ended(&mut self) -> Vec<(u32, u32)> {
         let mut ended = Vec::new();
@@ -291,9 +314,10 @@ impl Probe {
                 self.highest_slot = self.highest_slot.max(slot);
                 unused_run = 0;
             } else if slot > self.highest_slot {
-                // Slots are taken from a stack, lowest first: beyond a long gap there is nothing.
+                // Slots are taken from a stack, lowest first, so all below the highest were used once; those taken
+                // just now, one on each CPU, may not be open yet.
                 unused_run += 1;
-                if unused_run > 4096 {
+                if unused_run > self.possible.len() + SLOTS_IN_FLIGHT {
                     break;
                 }
             }
@@ -304,6 +328,7 @@ impl Probe {
     /// Gives a slot back after its final account was read.
     pub fn release(&mut self, slot: u32) -> Result<()> {
         let element = self.tasks.at(slot as usize).ok_or_else(|| anyhow!("no slot {slot}"))?;
+        self.highest_slot = self.highest_slot.max(slot as usize);
         // SAFETY: inside the mapping; its task has ended, so only this process writes it.
         unsafe { (&raw mut (*element.as_ptr()).state).write_volatile(state::FREE) };
         self.free.push(slot, 0).context("cannot give a slot back")

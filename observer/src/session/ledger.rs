@@ -43,7 +43,9 @@ pub struct Ledger {
     done_rest: HashMap<PairKind, PairFigures>,
     folded: Vec<PairFigures>,
     /// The stops that are open, by the account of the tracee.
-    open_stops: HashMap<u64, (Task, u64)>,
+    open_stops: HashMap<u64, Task>,
+    /// Of the last reading: up to then an open stop counts.
+    read_ns: u64,
     ended: HashSet<u64>,
     /// Pairs of accounts that had ended by then are final at the next reading.
     final_now: HashSet<u64>,
@@ -55,11 +57,16 @@ impl Ledger {
         *self = Self::default();
     }
 
-    /// Notes how an account is called, and the stop that it is in at `read_ns`.
-    pub fn see(&mut self, slot: u32, task: &Task, read_ns: u64) {
+    /// What is seen from here on is of this moment.
+    pub fn read_at(&mut self, read_ns: u64) {
+        self.read_ns = read_ns;
+    }
+
+    /// Notes how an account is called, and the stop that it is in. It need not be seen again before it changes.
+    pub fn see(&mut self, slot: u32, task: &Task) {
         let account = account_of(slot, task);
         if task.has(flag::STOPPED) && task.stopped_since_ns != 0 && task.stop.tracer != 0 {
-            self.open_stops.insert(account, (*task, read_ns));
+            self.open_stops.insert(account, *task);
         } else {
             self.open_stops.remove(&account);
         }
@@ -75,7 +82,7 @@ impl Ledger {
 
     /// Notes that an account has ended: its pairs get no more events.
     pub fn end(&mut self, slot: u32, task: &Task) {
-        self.see(slot, task, 0);
+        self.see(slot, task);
         self.open_stops.remove(&account_of(slot, task));
         self.ended.insert(account_of(slot, task));
     }
@@ -88,38 +95,8 @@ impl Ledger {
 
     /// Reads the tables, and takes out what will not change any more.
     pub fn read(&mut self, probe: &mut Probe, able: Able) -> Result<()> {
-        self.final_now = mem::take(&mut self.ended);
         let mut live = Vec::new();
-        let mut finished: Vec<(PairKey, PairFigures)> = Vec::new();
-        probe
-            .for_each_pair(|key, pair| {
-                let (from, to) = (
-                    self.party(key.from, &pair.from_comm, pair.from_tgid),
-                    self.party(key.to, &pair.to_comm, pair.to_tgid),
-                );
-                self.sort(
-                    key,
-                    PairFigures::of_pair(from, to, pair, able),
-                    &mut live,
-                    &mut finished,
-                );
-            })
-            .context("cannot read the pairs")?;
-        probe
-            .for_each_trace(|key, trace| {
-                let from = self.party(key.from, &trace.from_comm, trace.from_tgid);
-                let to = self.party(key.to, &[], 0);
-                self.sort(key, PairFigures::of_trace(from, to, trace), &mut live, &mut finished);
-            })
-            .context("cannot read the tracers")?;
-        for (key, figures) in finished {
-            let removed = match figures.kind {
-                PairKind::Wake => probe.remove_pair(&key),
-                PairKind::Ptrace => probe.remove_trace(&key),
-            };
-            removed.context("cannot take out a pair")?;
-            self.keep(figures);
-        }
+        self.go_through(probe, able, Some(&mut live))?;
         self.live = live;
         let (pair, trace) = probe.folded();
         self.folded = [
@@ -132,20 +109,61 @@ impl Ledger {
         Ok(())
     }
 
-    fn sort(
-        &self,
-        key: &PairKey,
-        figures: PairFigures,
-        live: &mut Vec<PairFigures>,
-        finished: &mut Vec<(PairKey, PairFigures)>,
-    ) {
+    /// Takes out what will not change any more, and makes no figures of the rest.
+    pub fn take_out(&mut self, probe: &mut Probe, able: Able) -> Result<()> {
+        self.go_through(probe, able, None)
+    }
+
+    /// Shows the pairs that may still change in `live`, if they are wanted; keeps the others, and takes them out of
+    /// the tables.
+    fn go_through(
+        &mut self,
+        probe: &mut Probe,
+        able: Able,
+        mut live: Option<&mut Vec<PairFigures>>,
+    ) -> Result<()> {
+        self.final_now = mem::take(&mut self.ended);
+        let mut finished: Vec<(PairKey, PairFigures)> = Vec::new();
+        let mut put = |key: &PairKey, figures: &dyn Fn() -> PairFigures| {
+            if self.is_final(key) {
+                finished.push((*key, figures()));
+            } else if let Some(live) = live.as_mut() {
+                live.push(figures());
+            }
+        };
+        probe
+            .for_each_pair(|key, pair| {
+                put(key, &|| {
+                    let from = self.party(key.from, &pair.from_comm, pair.from_tgid);
+                    let to = self.party(key.to, &pair.to_comm, pair.to_tgid);
+                    PairFigures::of_pair(from, to, pair, able)
+                });
+            })
+            .context("cannot read the pairs")?;
+        probe
+            .for_each_trace(|key, trace| {
+                put(key, &|| {
+                    let from = self.party(key.from, &trace.from_comm, trace.from_tgid);
+                    PairFigures::of_trace(from, self.party(key.to, &[], 0), trace)
+                });
+            })
+            .context("cannot read the tracers")?;
+        for (key, figures) in finished {
+            let removed = match figures.kind {
+                PairKind::Wake => probe.remove_pair(&key),
+                PairKind::Ptrace => probe.remove_trace(&key),
+            };
+            removed.context("cannot take out a pair")?;
+            self.keep(figures);
+        }
+        Ok(())
+    }
+
+    /// True when a pair gets no more events.
+    fn is_final(&self, key: &PairKey) -> bool {
         // The side that writes: see `observer_common::pair`.
         let writer = if party::is_observed(key.to) { key.to } else { key.from };
-        if self.final_now.contains(&writer) {
-            finished.push((*key, figures));
-        } else {
-            live.push(figures);
-        }
+        self.final_now.contains(&writer)
     }
 
     fn keep(&mut self, figures: PairFigures) {
@@ -189,9 +207,9 @@ impl Ledger {
 
     /// The kernel books a stop when its tracee runs again; those that are open are booked here.
     fn add_open_stops(&self, pairs: &mut Vec<PairFigures>) {
-        for (account, (task, read_ns)) in &self.open_stops {
+        for (account, task) in &self.open_stops {
             let stop = Stop {
-                length_ns: read_ns.saturating_sub(task.stopped_since_ns),
+                length_ns: self.read_ns.saturating_sub(task.stopped_since_ns),
                 resumed_ns: 0,
                 ..task.stop
             };

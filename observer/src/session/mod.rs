@@ -9,7 +9,7 @@ pub mod target;
 
 use std::{
     collections::{BTreeMap, HashSet},
-    time::{SystemTime, UNIX_EPOCH},
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use anyhow::{Context as _, Result};
@@ -17,7 +17,7 @@ use log::debug;
 use observer_common::{
     cpu::Cpu,
     layout::Config,
-    names::hook,
+    names::{RING_RECORD_BYTES, RING_WAKE_BYTES, hook},
     task::{Task, crossing, flag, state},
 };
 
@@ -39,6 +39,15 @@ use crate::{
 
 /// So many ended accounts fill the table of pairs if it is not read.
 const MANY_ENDED: usize = 512;
+/// From so many on their pairs are taken out at a reading: going through the tables costs more than all else of it.
+const SOME_ENDED: usize = 64;
+
+/// Ended accounts are taken in this often where slots are scarce or many have ended.
+const OFTEN: Duration = Duration::from_millis(50);
+/// Where there are plenty, the ring's own wakeup comes before they are used up, so this is for memory and figures.
+const SELDOM: Duration = Duration::from_millis(500);
+/// Plenty: twice as many as have ended when the ring wakes us.
+const PLENTY: usize = (2 * RING_WAKE_BYTES / RING_RECORD_BYTES) as usize;
 
 /// What the user asked for.
 #[derive(Clone, Debug, Default)]
@@ -75,6 +84,8 @@ pub struct Session {
     read_ns: u64,
     /// Ended slots that the ring did not name, seen once: taken when seen twice.
     unnamed: HashSet<(u32, u32)>,
+    /// So many had ended when the ring was read last.
+    ended_last: usize,
     missed_readings: u64,
     cost: OwnCost,
     /// The CPUs before anything was observed: after loading and calibrating.
@@ -153,6 +164,7 @@ impl Session {
             keeps_pairs: options.keeps_pairs(),
             read_ns: started_ns,
             unnamed: HashSet::new(),
+            ended_last: 0,
             missed_readings: 0,
             cost,
             cpus_at_start: BTreeMap::new(),
@@ -169,7 +181,7 @@ impl Session {
         self.cpus_at_start = self.probe.cpus().collect();
         self.probe.find_tasks()?;
         debug!("start: tasks found");
-        self.snapshot()
+        self.snapshot_with_pairs()
     }
 
     /// The kernel side.
@@ -200,7 +212,7 @@ impl Session {
         self.pump()?;
         self.sweep()?;
         self.sweep()?;
-        self.read_pairs()?;
+        self.take_out_pairs()?;
         self.exited.clear();
         self.live.clear();
         self.ledger.clear();
@@ -209,16 +221,27 @@ impl Session {
 
     /// Takes in the accounts that have ended since the last time, and gives their slots back.
     pub fn pump(&mut self) -> Result<()> {
-        for (slot, opened) in self.probe.take_ended() {
+        let ended = self.probe.take_ended();
+        self.ended_last = ended.len();
+        for (slot, opened) in ended {
             self.close(slot, opened)?;
         }
         self.cost.tick(&self.probe);
         if self.ledger.ended() > MANY_ENDED {
             // Their pairs would fill the table before the next reading.
             self.sweep()?;
-            self.read_pairs()?;
+            self.take_out_pairs()?;
         }
         Ok(())
+    }
+
+    /// How long ended accounts may wait until they are taken in. An idle process that wakes up costs more than all
+    /// that it then does.
+    #[must_use]
+    pub fn patience(&self) -> Duration {
+        let is_plenty = self.probe.slots().saturating_sub(self.live.len()) > PLENTY;
+        let is_quiet = is_plenty && self.ended_last < SOME_ENDED && !self.cost.is_sampling();
+        if is_quiet { SELDOM } else { OFTEN }
     }
 
     /// Closes one ended account; `opened` is the low half of its opening time.
@@ -236,7 +259,9 @@ impl Session {
             _ => Account::new(account_of(slot, &task), task),
         };
         account.update(task);
-        self.ledger.end(slot, &task);
+        if self.keeps_pairs {
+            self.ledger.end(slot, &task);
+        }
         self.exited.push(account);
         self.probe.release(slot)
     }
@@ -244,8 +269,12 @@ impl Session {
     /// Finds ended accounts that the ring had no room for, and reads the live ones.
     fn sweep(&mut self) -> Result<()> {
         let mut unnamed = HashSet::new();
-        let read_ns = now_ns();
+        self.ledger.read_at(now_ns());
         for (slot, life) in self.probe.used_slots() {
+            let known = self.live.get(&slot).filter(|_| life == state::LIVE);
+            if known.is_some_and(|known| self.probe.is_unchanged(slot, &known.task)) {
+                continue;
+            }
             let reading = self.probe.task(slot);
             if life == state::EXITED {
                 let Some(task) = reading else { continue };
@@ -259,7 +288,9 @@ impl Session {
             }
             match reading {
                 Some(task) if task.state == state::LIVE => {
-                    self.ledger.see(slot, &task, read_ns);
+                    if self.keeps_pairs {
+                        self.ledger.see(slot, &task);
+                    }
                     match self.live.get_mut(&slot) {
                         Some(account) if same(&account.task, &task) => account.update(task),
                         _ => {
@@ -276,18 +307,33 @@ impl Session {
         Ok(())
     }
 
-    /// Reads everything, open intervals included, up to now.
+    /// Reads all accounts, open intervals included, up to now. The pairs stay as they were.
     pub fn snapshot(&mut self) -> Result<()> {
+        self.read_accounts()?;
+        if self.ledger.ended() > SOME_ENDED { self.take_out_pairs() } else { Ok(()) }
+    }
+
+    /// The same, and the pairs.
+    pub fn snapshot_with_pairs(&mut self) -> Result<()> {
+        self.read_accounts()?;
+        self.read_pairs()
+    }
+
+    fn read_accounts(&mut self) -> Result<()> {
         self.pump()?;
         self.probe.read_cpus()?;
         self.sweep()?;
         self.read_ns = now_ns();
-        self.pump()?;
-        self.read_pairs()
+        self.pump()
     }
 
     fn read_pairs(&mut self) -> Result<()> {
         if self.keeps_pairs { self.ledger.read(&mut self.probe, self.able) } else { Ok(()) }
+    }
+
+    /// Makes room in the tables of pairs.
+    fn take_out_pairs(&mut self) -> Result<()> {
+        if self.keeps_pairs { self.ledger.take_out(&mut self.probe, self.able) } else { Ok(()) }
     }
 
     /// The last snapshot of a session: also what only a second look takes in.
@@ -300,7 +346,7 @@ impl Session {
             if !self.live.values().any(|account| account.task.has(flag::EXITING)) {
                 break;
             }
-            std::thread::sleep(std::time::Duration::from_millis(1));
+            std::thread::sleep(Duration::from_millis(1));
             self.snapshot()?;
         }
         self.sweep()?;
@@ -326,7 +372,7 @@ impl Session {
         figures
     }
 
-    /// Everything there is to say, as of the last snapshot.
+    /// Everything there is to say, as of the last snapshot; the pairs as of the last one with pairs.
     #[must_use]
     pub fn report(&self) -> Report {
         let tasks = self.figures();

@@ -52,6 +52,12 @@ impl OwnCost {
         }
     }
 
+    /// True until [`OwnCost::tick`] has ended the sample.
+    #[must_use]
+    pub fn is_sampling(&self) -> bool {
+        self.statistics.is_some()
+    }
+
     /// observer's own CPU time since the begin.
     #[must_use]
     pub fn cpu_ns(&self) -> u64 {
