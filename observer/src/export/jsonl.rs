@@ -24,7 +24,7 @@ pub struct Jsonl {
 impl Jsonl {
     /// Into `sink`.
     pub fn new(sink: Box<dyn Write>) -> Self {
-        Self { sink: BufWriter::new(sink) }
+        Self { sink: BufWriter::with_capacity(super::BUFFER, sink) }
     }
 
     fn line<T: Serialize>(

@@ -14,6 +14,9 @@ use std::{
 pub use self::pair::PairRecord;
 use crate::model::{CpuFigures, Group, Header, PairFigures, TaskFigures, Trailer};
 
+/// A reading of many tasks goes out in few syscalls: as much as a pipe takes at once.
+const BUFFER: usize = 64 * 1024;
+
 /// A format of figures.
 #[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
