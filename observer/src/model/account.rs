@@ -47,6 +47,14 @@ pub struct Able {
     pub cycles: bool,
 }
 
+impl Able {
+    /// What skips moved stands apart from the path.
+    #[must_use]
+    pub fn tells_skips(&self) -> bool {
+        self.bill && self.skip
+    }
+}
+
 #[cfg(test)]
 impl Able {
     /// Every hook works.
@@ -159,10 +167,10 @@ impl Account {
             delta_runtime_ns,
             delta_user_split_ns: able.split.then_some(delta_user_ns.saturating_sub(total_part_ns)),
             delta_user_total_ns: able.split.then_some(total_part_ns),
-            skip_in: on(able.bill && able.skip, task.skip_in),
-            skip_in_ns: on(able.bill && able.skip, task.skip_in_ns),
-            skip_out: on(able.bill && able.skip, task.skip_out),
-            skip_out_ns: on(able.bill && able.skip, task.skip_out_ns),
+            skip_in: on(able.tells_skips(), task.skip_in),
+            skip_in_ns: on(able.tells_skips(), task.skip_in_ns),
+            skip_out: on(able.tells_skips(), task.skip_out),
+            skip_out_ns: on(able.tells_skips(), task.skip_out_ns),
             path_in_ns: on(able.bill, task.path_in_ns),
             path_out_ns: on(able.bill, task.path_out_ns),
             left_out_ns: on(able.bill, task.left_out_ns),

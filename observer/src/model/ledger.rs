@@ -17,7 +17,7 @@ impl PairFigures {
     #[must_use]
     pub fn of_pair(from: Party, to: Party, pair: &Pair, able: Able) -> Self {
         let on = |value: u64| able.bill.then_some(value);
-        let of_skips = |value: u64| on(value).filter(|_| able.skip);
+        let of_skips = |value: u64| able.tells_skips().then_some(value);
         let skip = |reason: usize| Skip { count: pair.skips[reason], ns: pair.skip_ns[reason] };
         Self {
             kind: PairKind::Wake,

@@ -441,13 +441,13 @@ fn same(a: &Task, b: &Task) -> bool {
 
 fn configure(config: Config, btf: &Btf, options: &Options) -> Config {
     let target = &options.target;
+    // The loader takes it back where the hook does not work after all.
+    let expects = |tracepoint: &str, index: usize| {
+        u64::from(btf.has_tracepoint(tracepoint) && options.hooks.wants(index))
+    };
     Config {
-        has_entry: u64::from(
-            btf.has_tracepoint("sched_entry_tp") && options.hooks.wants(hook::ENTRY),
-        ),
-        has_exit: u64::from(
-            btf.has_tracepoint("sched_exit_tp") && options.hooks.wants(hook::LEAVE),
-        ),
+        has_entry: expects("sched_entry_tp", hook::ENTRY),
+        has_exit: expects("sched_exit_tp", hook::LEAVE),
         all: u64::from(target.all),
         by_comm: u64::from(target.glob.is_some()),
         by_cgroup: u64::from(target.cgroup.is_some()),

@@ -35,9 +35,9 @@ const VERIFIER_SHARE: f64 = 0.6;
 const VERIFIER_GROWTH: f64 = 1.2;
 /// Growth of a small program means nothing.
 const VERIFIER_SLACK: u64 = 200;
-/// The README's table stands between these lines.
 /// The one hook that no session attaches unasked.
 const ON_REQUEST: &str = "update_rq_clock";
+/// The README's table stands between these lines.
 const BEGIN: &str = "<!-- made by `cargo xtask vm --record` -->";
 const END: &str = "<!-- end -->";
 
