@@ -202,7 +202,8 @@ fn hooks(header: &Value) -> Result<Counts> {
 }
 
 /// The positive control: the stops are counted exactly, and one side gains what the other loses. How many wakeups
-/// preempt, and in which direction, is the kernel's choice; up to 6.12 it is at least every fourth stop.
+/// preempt, and in which direction, is the kernel's choice: on 6.12 it was 3,951 to 3,995 of 4,001 stops in six runs, and
+/// 178 in another. So up to 6.12 only a few are asked for; that none is missed is what `two_ways` is about.
 fn ptraced_pair(records: &Records) -> Result<()> {
     let (tracer, tracee) = (records.task("tracer_tid")?, records.task("tracee_tid")?);
     ensure!(tracee["tracer_tid"] == tracer["tid"], "another tracer: {tracee}");
@@ -214,7 +215,7 @@ fn ptraced_pair(records: &Records) -> Result<()> {
     if records.header["preempt"] == "lazy" {
         ensure!(skips < 0.1 * made, "{skips} skips at {made} stops, on a lazy kernel");
     } else if support::version(release) <= (6, 12) {
-        ensure!(skips > 0.25 * made, "only {skips} skips at {made} stops");
+        ensure!(skips > 0.01 * made, "only {skips} skips at {made} stops");
     }
     let moved_ns = |task: &Value| {
         Ok::<f64, anyhow::Error>(
@@ -306,7 +307,8 @@ mod tests {
     fn a_pair_is_judged_by_the_kernels_preemption() {
         pair("6.12.1", "full", 2000, 12_500_000).unwrap();
         assert!(pair("6.12.1", "full", 2000, 8_000_000).is_err(), "gain and loss differ");
-        assert!(pair("6.12.1", "full", 900, 12_000_000).is_err(), "too few skips");
+        pair("6.12.1", "full", 178, 12_500_000).unwrap();
+        assert!(pair("6.12.1", "full", 30, 12_000_000).is_err(), "too few skips");
         pair("7.2.1", "full", 10, 12_000_000).unwrap();
         pair("7.2.1", "lazy", 10, 12_000_000).unwrap();
         assert!(pair("7.2.1", "lazy", 2000, 12_000_000).is_err());
