@@ -1,7 +1,7 @@
-//! Measures how long the live view takes to draw, and to take in a reading, with many tasks.
+//! How long the live view takes to draw, and to take in a reading, with many tasks.
 //!
-//! `cargo run --release -p observer --example draw [TASKS]`; no root needed. One line per figure: name, median,
-//! and largest, in microseconds.
+//! The inner half of `cargo xtask bench draw`, which makes a table of it. `draw [TASKS]`; no root needed. One JSON line
+//! per step: its name, and every time of it in microseconds.
 
 use std::time::{Duration, Instant};
 
@@ -25,22 +25,21 @@ fn main() {
         let next = reading(second, count);
         takes.push(time(|| model.take(next)));
     }
-    println!("tasks {count}, screen {} x {}", SIZE.0, SIZE.1);
-    show("take a reading", takes);
-    measure("draw, scrolling by rows", &mut model, &[Press::Down]);
-    measure("draw, scrolling by pages", &mut model, &[Press::PageDown]);
+    show("take in a reading", &takes);
+    measure("scroll by a row", &mut model, &[Press::Down]);
+    measure("scroll by a page", &mut model, &[Press::PageDown]);
     model.press(Press::Char('t'));
-    measure("draw, tree", &mut model, &[Press::Down]);
+    measure("scroll in the tree", &mut model, &[Press::Down]);
     model.press(Press::Char('t'));
     model.press(Press::Enter);
-    measure("draw, with detail", &mut model, &[Press::Up]);
+    measure("scroll with the detail", &mut model, &[Press::Up]);
     let mut sorts = Vec::new();
     for _ in 0..READINGS {
         sorts.push(time(|| {
             model.press(Press::Char('s'));
         }));
     }
-    show("sort by the next column", sorts);
+    show("sort by the next column", &sorts);
 }
 
 /// Times the key and the drawing after it: what a user waits for.
@@ -55,7 +54,7 @@ fn measure(name: &str, model: &mut Model, presses: &[Press]) {
             draw(model, &mut buffer);
         })
     });
-    show(name, times.collect());
+    show(name, &times.collect::<Vec<_>>());
 }
 
 fn time(work: impl FnOnce()) -> Duration {
@@ -64,14 +63,9 @@ fn time(work: impl FnOnce()) -> Duration {
     start.elapsed()
 }
 
-fn show(name: &str, mut times: Vec<Duration>) {
-    times.sort_unstable();
-    let micros = |time: Option<&Duration>| time.map_or(0.0, |time| time.as_secs_f64() * 1e6);
-    println!(
-        "{name:<26} median {:>9.1} us, largest {:>9.1} us",
-        micros(times.get(times.len() / 2)),
-        micros(times.last())
-    );
+fn show(name: &str, times: &[Duration]) {
+    let micros: Vec<f64> = times.iter().map(|time| time.as_secs_f64() * 1e6).collect();
+    println!("{}", serde_json::json!({"name": name, "us": micros}));
 }
 
 /// Every third task runs, and each of these gets another bill than it should.

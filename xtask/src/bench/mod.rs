@@ -3,6 +3,7 @@
 //! Nothing here passes or fails: the machine decides over the numbers. Each comparison is made in pairs, one right
 //! after the other, and told as a median with its quartiles.
 
+mod draw;
 mod export;
 mod floor;
 mod job;
@@ -33,7 +34,7 @@ use self::{
 };
 use crate::{build, project::Project};
 
-/// Measure what observer costs; needs root.
+/// Measure what observer costs; needs root, but for `draw`.
 #[derive(clap::Args)]
 pub struct Arguments {
     #[command(subcommand)]
@@ -79,6 +80,8 @@ enum What {
     },
     /// Readings in each format, with many tasks
     Export,
+    /// The live view: drawing, scrolling, sorting, with many tasks; needs no root
+    Draw,
     /// A load of the benchmarks
     #[command(hide = true)]
     Load {
@@ -114,7 +117,9 @@ pub fn task(project: &Project, arguments: &Arguments) -> Result<ExitCode> {
         load::run(load)?;
         return Ok(ExitCode::SUCCESS);
     }
-    floor::check()?;
+    if !matches!(arguments.what, Some(What::Draw)) {
+        floor::check()?;
+    }
     let folder = project.target.join("bench");
     fs::create_dir_all(&folder)?;
     let place = Bench {
@@ -124,14 +129,21 @@ pub fn task(project: &Project, arguments: &Arguments) -> Result<ExitCode> {
         cpu: arguments.cpu.map_or_else(machine::last_cpu, Ok)?,
     };
     let scale = What::Scale { tasks: None, seconds: 30, soak: None };
-    let all = [What::Switch { each_hook: false }, What::Syscall, What::Start, scale, What::Export];
+    let all = [
+        What::Switch { each_hook: false },
+        What::Syscall,
+        What::Start,
+        scale,
+        What::Export,
+        What::Draw,
+    ];
     let wanted = match &arguments.what {
         Some(one) => std::slice::from_ref(one),
         None => &all,
     };
     for what in wanted {
         let before = machine::Machine::now(project)?;
-        let sections = run(&place, what)?;
+        let sections = run(project, &place, what)?;
         let machine = before.until_now()?;
         for section in &sections {
             println!("## {}\n\n{}\n{}", section.title, machine.text(), section.text);
@@ -150,7 +162,7 @@ pub fn task(project: &Project, arguments: &Arguments) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn run(place: &Bench, what: &What) -> Result<Vec<Section>> {
+fn run(project: &Project, place: &Bench, what: &What) -> Result<Vec<Section>> {
     match what {
         What::Switch { each_hook } => switch::run(place, *each_hook),
         What::Syscall => syscall::run(place),
@@ -158,6 +170,7 @@ fn run(place: &Bench, what: &What) -> Result<Vec<Section>> {
         What::Scale { soak: Some(seconds), .. } => scale::soak(place, *seconds),
         What::Scale { tasks, seconds, .. } => scale::run(place, *tasks, *seconds),
         What::Export => export::run(place),
+        What::Draw => draw::run(project, place.rounds),
         What::Load { .. } => Ok(Vec::new()),
     }
 }
