@@ -5,7 +5,11 @@
     reason = "a helper outside of a test function fails the test that calls it"
 )]
 
-use std::{ffi::OsStr, process::Command};
+use std::{
+    ffi::OsStr,
+    io::{BufRead as _, BufReader, Read as _},
+    process::{Command, Stdio},
+};
 
 use observer::lab::known::{self, Run, Verdict, number};
 
@@ -138,7 +142,7 @@ fn b33_hostile_names_reach_the_file_escaped() {
 fn a_task_that_runs_since_before_the_start_is_measured_up_to_the_reading() {
     let mut spinner = Command::new(program())
         .args(["workload", "spin", "--ms", "60000"])
-        .stdout(std::process::Stdio::null())
+        .stdout(Stdio::null())
         .spawn()
         .expect("starts");
     std::thread::sleep(std::time::Duration::from_millis(300));
@@ -198,7 +202,7 @@ fn run_passes_on_the_status_of_the_command() {
     for (script, expected) in [("exit 0", 0), ("exit 7", 7), ("kill -TERM $$", 143)] {
         let status = Command::new(program())
             .args(["run", "--", "sh", "-c", script])
-            .stderr(std::process::Stdio::null())
+            .stderr(Stdio::null())
             .status()
             .expect("starts");
         assert_eq!(status.code(), Some(expected), "{script}");
@@ -207,6 +211,30 @@ fn run_passes_on_the_status_of_the_command() {
         Command::new(program()).args(["run", "--", "/nonexistent/x"]).output().expect("starts");
     assert_eq!(output.status.code(), Some(127));
     assert_eq!(String::from_utf8_lossy(&output.stderr).lines().count(), 1);
+}
+
+/// From the first record on there is something to lose.
+#[test]
+#[ignore = "root"]
+fn a_signal_right_after_the_header_ends_with_the_figures() {
+    for _ in 0..10 {
+        let mut observer = Command::new(program())
+            .args(["--pid", &std::process::id().to_string(), "--format", "jsonl", "-o", "-"])
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("starts");
+        let mut records = BufReader::new(observer.stdout.take().expect("a pipe"));
+        let mut text = String::new();
+        records.read_line(&mut text).expect("a header");
+        let pid = nix::unistd::Pid::from_raw(i32::try_from(observer.id()).expect("a pid"));
+        nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGINT).expect("it runs");
+        records.read_to_string(&mut text).expect("text");
+        let status = observer.wait().expect("wait");
+        assert!(status.success(), "{status}: {text}");
+        let last: serde_json::Value =
+            serde_json::from_str(text.lines().last().expect("a line")).expect("JSON");
+        assert_eq!(last["type"], "trailer", "{text}");
+    }
 }
 
 #[test]
@@ -223,7 +251,7 @@ fn nothing_stays_attached_after_sigkill() {
         .unwrap_or(0);
     let mut child = Command::new(program())
         .args(["run", "--", "sleep", "30"])
-        .stderr(std::process::Stdio::null())
+        .stderr(Stdio::null())
         .spawn()
         .expect("starts");
     std::thread::sleep(std::time::Duration::from_secs(2));

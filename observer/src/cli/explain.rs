@@ -11,7 +11,7 @@ use anyhow::{Context as _, Result, bail};
 
 use super::{
     ExplainArgs, output, run,
-    ticker::{Event, Ticker},
+    ticker::{self, Event, Signals, Ticker},
 };
 use crate::{
     export::read::{self, Recorded},
@@ -71,20 +71,20 @@ fn live(args: &ExplainArgs) -> Result<ExitCode> {
     let target = Target { pids: args.pid.clone(), no_follow: args.no_follow, ..Target::default() };
     target.check()?;
     let mut session = Session::start(&super::options(target, &args.probe))?;
+    let (runtime, signals) = ticker::runtime(&[])?;
     session.observe()?;
     if session.is_over() {
         bail!("the task has ended before it could be observed");
     }
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(watch(args, &mut session))?;
+    runtime.block_on(watch(args, &mut session, signals))?;
     session.finish()?;
     say(&session.report(), false)?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// Until the count is reached, the target is gone, or a signal comes.
-async fn watch(args: &ExplainArgs, session: &mut Session) -> Result<()> {
-    let mut ticker = Ticker::new(session, args.interval, &[])?;
+async fn watch(args: &ExplainArgs, session: &mut Session, signals: Signals) -> Result<()> {
+    let mut ticker = Ticker::new(session, args.interval, signals)?;
     let mut number = 0;
     loop {
         match ticker.next(session.patience()).await {

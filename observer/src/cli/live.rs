@@ -8,7 +8,7 @@ use super::{
     LiveArgs,
     output::{self, Output},
     picture, screen,
-    ticker::{Event, Ticker},
+    ticker::{self, Event, Signals, Ticker},
 };
 use crate::{
     clock::now_ns,
@@ -23,21 +23,22 @@ pub fn main(args: &LiveArgs) -> Result<ExitCode> {
     target.check()?;
     let mut output = Output::open(&args.output, false)?;
     let mut session = Session::start(&super::options(target, &args.output.probe))?;
+    let more = if screen::is_wanted(args) { screen::signals().to_vec() } else { Vec::new() };
+    let (runtime, signals) = ticker::runtime(&more)?;
     session.observe()?;
     if session.is_over() && args.filter.comm.is_none() && args.filter.cgroup.is_none() {
         anyhow::bail!("the task has ended before it could be observed");
     }
     output.header(session.header())?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     // A rule may want tasks that do not exist yet; ids cannot come back.
     let may_be_empty =
         args.filter.all || args.filter.comm.is_some() || args.filter.cgroup.is_some();
     let result = if args.picture.is_wanted() {
-        runtime.block_on(picture::take(args, &mut session))
+        runtime.block_on(picture::take(args, &mut session, signals))
     } else if screen::is_wanted(args) {
-        runtime.block_on(screen::watch(args, &mut session, may_be_empty))
+        runtime.block_on(screen::watch(args, &mut session, signals, may_be_empty))
     } else {
-        runtime.block_on(watch(args, &mut session, &mut output, may_be_empty))
+        runtime.block_on(watch(args, &mut session, signals, &mut output, may_be_empty))
     };
     session.finish()?;
     let mut report = session.report();
@@ -60,10 +61,11 @@ pub fn main(args: &LiveArgs) -> Result<ExitCode> {
 async fn watch(
     args: &LiveArgs,
     session: &mut Session,
+    signals: Signals,
     output: &mut Output,
     may_be_empty: bool,
 ) -> Result<()> {
-    let mut ticker = Ticker::new(session, args.interval, &[])?;
+    let mut ticker = Ticker::new(session, args.interval, signals)?;
     // Only the table shows what was added since.
     let mut before: Vec<TaskFigures> =
         if output.is_table() { session.figures() } else { Vec::new() };

@@ -9,7 +9,7 @@ use ratatui::{buffer::Buffer, layout::Rect};
 use super::{
     LiveArgs,
     screen::read_session,
-    ticker::{Event, Ticker},
+    ticker::{Event, Signals, Ticker},
 };
 use crate::{
     session::Session,
@@ -52,11 +52,11 @@ fn parse_size(text: &str) -> Result<(u16, u16), String> {
 ///
 /// # Errors
 /// When a signal comes or the target ends before the last key, or the file cannot be written.
-pub async fn take(args: &LiveArgs, session: &mut Session) -> Result<()> {
+pub async fn take(args: &LiveArgs, session: &mut Session, signals: Signals) -> Result<()> {
     let Some(path) = &args.picture.picture else { return Ok(()) };
     let size = args.picture.picture_size;
     let settings = Settings { interval: args.interval, theme: Theme { color: true }, size };
-    let mut ticker = Ticker::new(session, args.interval, &[])?;
+    let mut ticker = Ticker::new(session, args.interval, signals)?;
     let mut model = Model::new(read_session(session), settings);
     let mut frames = Vec::new();
     for key in args.picture.picture_keys.chars() {

@@ -9,7 +9,7 @@ use tokio::signal::unix::SignalKind;
 use super::{
     ProbeArgs, RunArgs,
     output::{self, Output},
-    ticker::{Event, Ticker},
+    ticker::{self, Event, Signals, Ticker},
 };
 use crate::{
     model::{Header, Report},
@@ -58,14 +58,15 @@ pub fn observe(
     let target = Target { no_follow, ..Target::default() };
     let mut session = Session::start(&super::options(target, probe))?;
     session.probe_mut().add_target(child.pid(), target::PROCESS)?;
+    let pass_on = [SignalKind::quit(), SignalKind::user_defined1(), SignalKind::user_defined2()];
+    let (runtime, signals) = ticker::runtime(&pass_on)?;
     session.observe()?;
     begun(session.header())?;
     if let Err((status, words)) = child.release(&command[0])? {
         output::warn(&format!("observer: {words}"));
         return Ok(Err(ExitCode::from(u8::try_from(status).unwrap_or(super::exit::FAILURE))));
     }
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let ended = runtime.block_on(attend(&mut session, &child))?;
+    let ended = runtime.block_on(attend(&mut session, &child, signals))?;
     session.finish()?;
     let mut report = session.report();
     report.rusage_ns = Some((ended.user_ns, ended.system_ns));
@@ -80,9 +81,8 @@ pub fn exit_code(ended: &Ended) -> ExitCode {
 }
 
 /// Until the command has ended. Signals are passed on; the terminal sends its own to both.
-async fn attend(session: &mut Session, child: &Child) -> Result<Ended> {
-    let pass_on = [SignalKind::quit(), SignalKind::user_defined1(), SignalKind::user_defined2()];
-    let mut ticker = Ticker::new(session, READING, &pass_on)?;
+async fn attend(session: &mut Session, child: &Child, signals: Signals) -> Result<Ended> {
+    let mut ticker = Ticker::new(session, READING, signals)?;
     let on_terminal = std::io::stdin().is_terminal();
     loop {
         if let Some(ended) = child.try_wait()? {

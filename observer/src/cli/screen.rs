@@ -28,7 +28,7 @@ use tokio::{signal::unix::SignalKind, sync::mpsc};
 
 use super::{
     LiveArgs, output,
-    ticker::{Event, Ticker},
+    ticker::{Event, Signals, Ticker},
 };
 use crate::{
     clock::now_ns,
@@ -208,14 +208,23 @@ fn press(key: KeyEvent) -> Option<Press> {
     })
 }
 
-/// Shows the session until the user quits, a signal comes, or the count is reached.
+/// The signals that the screen takes itself: it gives the terminal back while it is stopped.
+pub fn signals() -> [SignalKind; 2] {
+    [SignalKind::from_raw(libc::SIGTSTP), SignalKind::from_raw(libc::SIGCONT)]
+}
+
+/// Shows the session until the user quits, a signal comes, or the count is reached. `signals` has [`signals`], so that
+/// none of them leaves the terminal as it is.
 ///
 /// # Errors
 /// When the terminal or the session fails. The terminal is given back before this returns.
-pub async fn watch(args: &LiveArgs, session: &mut Session, may_be_empty: bool) -> Result<()> {
-    // The handlers first: a signal from here on must not leave the terminal as it is.
-    let stops = [SignalKind::from_raw(libc::SIGTSTP), SignalKind::from_raw(libc::SIGCONT)];
-    let mut ticker = Ticker::new(session, args.interval, &stops)?;
+pub async fn watch(
+    args: &LiveArgs,
+    session: &mut Session,
+    signals: Signals,
+    may_be_empty: bool,
+) -> Result<()> {
+    let mut ticker = Ticker::new(session, args.interval, signals)?;
     let mut screen = Screen::enter()?;
     let mut inputs = inputs()?;
     let settings = Settings {

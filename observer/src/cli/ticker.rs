@@ -6,6 +6,7 @@ use anyhow::{Context as _, Result};
 use aya_log::EbpfLogger;
 use tokio::{
     io::{Interest, unix::AsyncFd},
+    runtime::{Builder, Runtime},
     signal::unix::{Signal, SignalKind, signal},
     time::{Instant, MissedTickBehavior, interval_at, sleep_until},
 };
@@ -34,10 +35,35 @@ pub enum Event {
     Signal(i32),
 }
 
+/// The signals that are events from the time on that this is made, and no longer end the process.
+pub struct Signals {
+    ours: Vec<(i32, Signal)>,
+    child: Signal,
+}
+
+/// The runtime that a command waits in, and its signals: those that end it, and `more`. To be made before anything is
+/// measured that one of them could lose.
+///
+/// # Errors
+/// When the kernel gives no descriptors.
+pub fn runtime(more: &[SignalKind]) -> Result<(Runtime, Signals)> {
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    let inside = runtime.enter();
+    let ends = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()];
+    let ours = ends
+        .iter()
+        .chain(more)
+        .map(|kind| Ok((kind.as_raw_value(), signal(*kind)?)))
+        .collect::<Result<Vec<_>>>()
+        .context("cannot take signals")?;
+    let child = signal(SignalKind::child()).context("cannot take SIGCHLD")?;
+    drop(inside);
+    Ok((runtime, Signals { ours, child }))
+}
+
 /// The sources of events.
 pub struct Ticker {
-    signals: Vec<(i32, Signal)>,
-    child: Signal,
+    signals: Signals,
     ring: AsyncFd<Watched>,
     log: Option<EbpfLogger<&'static dyn log::Log>>,
     pumped: Instant,
@@ -46,28 +72,13 @@ pub struct Ticker {
 
 impl Ticker {
     /// Sets up the sources. Must run inside the runtime.
-    pub fn new(session: &mut Session, interval: Duration, pass_on: &[SignalKind]) -> Result<Self> {
+    pub fn new(session: &mut Session, interval: Duration, signals: Signals) -> Result<Self> {
         // MapNotFound: no log call survived in the object.
         let log = EbpfLogger::init(session.probe_mut().ebpf_mut()).ok();
         let ring = Watched(session.probe().ring().as_raw_fd());
-        let mut kinds =
-            vec![SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()];
-        kinds.extend_from_slice(pass_on);
-        let signals = kinds
-            .into_iter()
-            .map(|kind| Ok((kind.as_raw_value(), signal(kind)?)))
-            .collect::<Result<Vec<_>>>()
-            .context("cannot take signals")?;
         // SAFETY: the ring's descriptor belongs to the session, which outlives the ticker, and never changes.
         let ring = unsafe { register(ring) }.context("cannot wait for the ring")?;
-        Ok(Self {
-            signals,
-            child: signal(SignalKind::child()).context("cannot take SIGCHLD")?,
-            ring,
-            log,
-            pumped: Instant::now(),
-            reading: every(interval),
-        })
+        Ok(Self { signals, ring, log, pumped: Instant::now(), reading: every(interval) })
     }
 
     /// From now on a reading comes this often.
@@ -77,9 +88,9 @@ impl Ticker {
 
     /// Waits for the next event, `patience` at most. Nothing is lost if the wait is given up.
     pub async fn next(&mut self, patience: Duration) -> Event {
-        let Self { signals, child, ring, log, pumped, reading } = self;
+        let Self { signals: Signals { ours, child }, ring, log, pumped, reading } = self;
         let any_signal = std::future::poll_fn(|context| {
-            for (number, signal) in signals.iter_mut() {
+            for (number, signal) in ours.iter_mut() {
                 if signal.poll_recv(context).is_ready() {
                     return std::task::Poll::Ready(*number);
                 }

@@ -17,8 +17,6 @@ use super::floor::Floor;
 /// observer samples its own cost for 50 ms with the kernel's program statistics on, which cost time themselves;
 /// they go off at its next look, 50 ms later at most.
 const SETTLE: Duration = Duration::from_millis(250);
-/// From observer's header to where it takes signals, with much to spare.
-const HEADER_TO_SIGNALS: Duration = Duration::from_millis(100);
 /// perf and bpftrace do not say when they are attached.
 const TOOL_START: Duration = Duration::from_millis(1500);
 
@@ -144,7 +142,6 @@ pub struct Observer {
     child: Child,
     /// Its first record.
     pub header: serde_json::Value,
-    attached: Instant,
     end_asked: Instant,
     output: Option<thread::JoinHandle<std::io::Result<Vec<u8>>>>,
 }
@@ -179,13 +176,7 @@ impl Observer {
             let mut rest = Vec::new();
             reader.read_to_end(&mut rest).map(|_| rest)
         });
-        Ok(Self {
-            child,
-            header,
-            attached: Instant::now(),
-            end_asked: Instant::now(),
-            output: Some(output),
-        })
+        Ok(Self { child, header, end_asked: Instant::now(), output: Some(output) })
     }
 
     /// Its process.
@@ -198,8 +189,6 @@ impl Observer {
     /// # Errors
     /// When it fails.
     pub fn stop(mut self) -> Result<(Vec<u8>, Duration)> {
-        // The header comes a moment before signals are taken.
-        thread::sleep(HEADER_TO_SIGNALS.saturating_sub(self.attached.elapsed()));
         self.end_asked = Instant::now();
         interrupt(&self.child);
         let status = self.child.wait()?;
