@@ -57,7 +57,7 @@ fn say(report: &Report, aside: bool) -> Result<()> {
 
 /// Stdout is the command's, so the words go to stderr, as for `run`.
 fn command(args: &ExplainArgs) -> Result<ExitCode> {
-    match run::observe(&args.command, args.no_follow, &args.probe, |_| Ok(()))? {
+    match run::observe(&args.command, args.no_follow, &args.probe, None)? {
         Err(code) => Ok(code),
         Ok((report, ended, _session)) => {
             say(&report, true)?;

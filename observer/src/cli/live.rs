@@ -13,7 +13,7 @@ use super::{
 use crate::{
     clock::now_ns,
     model::TaskFigures,
-    session::Session,
+    session::{Options, Session},
     view::{table, verdict},
 };
 
@@ -22,7 +22,9 @@ pub fn main(args: &LiveArgs) -> Result<ExitCode> {
     let target = args.filter.target();
     target.check()?;
     let mut output = Output::open(&args.output, false)?;
-    let mut session = Session::start(&super::options(target, &args.output.probe))?;
+    let hands_out = output.wants_evicted();
+    let options = Options { hands_out, ..super::options(target, &args.output.probe) };
+    let mut session = Session::start(&options)?;
     let more = if screen::is_wanted(args) { screen::signals().to_vec() } else { Vec::new() };
     let (runtime, signals) = ticker::runtime(&more)?;
     session.observe()?;
@@ -41,6 +43,7 @@ pub fn main(args: &LiveArgs) -> Result<ExitCode> {
         runtime.block_on(watch(args, &mut session, signals, &mut output, may_be_empty))
     };
     session.finish()?;
+    output.ended(&session.take_evicted());
     let mut report = session.report();
     report.sentences = verdict::sentences(&report);
     match result {
@@ -68,32 +71,36 @@ async fn watch(
     let mut ticker = Ticker::new(session, args.interval, signals)?;
     // Only the table shows what was added since.
     let mut before: Vec<TaskFigures> =
-        if output.is_table() { session.figures() } else { Vec::new() };
+        if output.is_table() { output.rows(session) } else { Vec::new() };
     let mut before_ns = now_ns();
     let mut number = 0;
     let mut titles = Titles::default();
     loop {
         match ticker.next(session.patience()).await {
-            Event::Pump | Event::Child => session.pump()?,
+            Event::Pump | Event::Child => {
+                session.pump()?;
+                output.ended(&session.take_evicted());
+            }
             Event::Signal(_) => return Ok(()),
             Event::Reading => {
                 session.snapshot()?;
+                output.ended(&session.take_evicted());
                 let now_ns = now_ns();
-                let now = session.figures();
                 number += 1;
                 if output.is_table() {
                     let width = output::width(false);
-                    let block = table::interval_block(
-                        &output.rows(&before),
-                        &output.rows(&now),
-                        now_ns - before_ns,
-                        number - 1,
-                        width,
-                    );
+                    let now = output.rows(session);
+                    let elapsed_ns = now_ns - before_ns;
+                    let mut block =
+                        table::interval_block(&before, &now, elapsed_ns, number - 1, width);
+                    let unshown = session.take_unshown();
+                    if unshown != 0 && !output.is_grouped() {
+                        block += &table::interval_unshown(number - 1, unshown, width);
+                    }
                     output::print(&titles.put(block, width, output::height()))?;
                     (before, before_ns) = (now, now_ns);
                 } else {
-                    output.interval(number, &now)?;
+                    output.interval(number, &session.figures())?;
                 }
                 if args.count.is_some_and(|count| number >= count) {
                     return Ok(());

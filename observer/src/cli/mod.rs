@@ -329,5 +329,6 @@ fn options(target: Target, probe: &ProbeArgs) -> Options {
         max_pairs: probe.max_pairs,
         hooks,
         cycles: probe.cycles,
+        hands_out: false,
     }
 }

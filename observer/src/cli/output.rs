@@ -1,7 +1,6 @@
 //! Where figures and words go: data on stdout or into a file, words on stderr.
 
 use std::{
-    borrow::Cow,
     collections::BTreeMap,
     fs::File,
     io::{self, IsTerminal as _, Write},
@@ -15,7 +14,7 @@ use crate::{
     clock::now_ns,
     export::{Exporter, Format, Table, exporter},
     model::{By, Group, Header, Report, TaskFigures, group},
-    session::cgroups::Cgroups,
+    session::{Session, cgroups::Cgroups},
     view::table::{self, Look},
 };
 
@@ -37,6 +36,8 @@ pub struct Output {
     /// The cgroups at the begin, and when that was; only where they are wanted.
     cgroups: Option<(Cgroups, u64)>,
     color: Color,
+    /// Why ended tasks could not be written, if so.
+    broken: Option<anyhow::Error>,
     /// Words and tables go to stderr: stdout belongs to the command or to the data.
     aside: bool,
 }
@@ -79,8 +80,33 @@ impl Output {
             by,
             cgroups: None,
             color: args.color,
+            broken: None,
             aside: aside && !explicit,
         })
+    }
+
+    /// Whether [`Output::ended`] has any use for its tasks.
+    #[must_use]
+    pub fn wants_evicted(&self) -> bool {
+        self.exporter.is_some()
+    }
+
+    /// True when the rows of an interval are groups.
+    #[must_use]
+    pub fn is_grouped(&self) -> bool {
+        self.by.is_some_and(|by| by != By::Thread)
+    }
+
+    /// The final figures of ended tasks that the report will not have one by one. Should this fail, the observation
+    /// goes on, and [`Output::finish`] says so.
+    pub fn ended(&mut self, tasks: &[TaskFigures]) {
+        if tasks.is_empty() || self.broken.is_some() {
+            return;
+        }
+        if let Some(exporter) = &mut self.exporter {
+            let result = exporter.tasks(None, tasks);
+            self.broken = result.with_context(|| self.name()).err();
+        }
     }
 
     /// True when the table is the output.
@@ -113,7 +139,7 @@ impl Output {
 
     /// The final figures, in full. Should the output fail, the table goes to stderr: nothing measured is lost.
     pub fn finish(&mut self, report: &Report) -> Result<()> {
-        let result = self.write(report);
+        let result = self.broken.take().map_or_else(|| self.write(report), Err);
         if let Err(error) = &result
             && !is_closed_pipe(error)
         {
@@ -124,14 +150,15 @@ impl Output {
 
     /// What the lines of an interval are about: the tasks, or the groups that were asked for.
     #[must_use]
-    pub fn rows<'a>(&self, tasks: &'a [TaskFigures]) -> Cow<'a, [TaskFigures]> {
+    pub fn rows(&self, session: &Session) -> Vec<TaskFigures> {
         match self.by {
-            None | Some(By::Thread) => Cow::Borrowed(tasks),
-            Some(by) => {
+            Some(by) if self.is_grouped() => {
                 let begin = self.cgroups.as_ref();
                 let paths = begin.map(|(begin, ns)| begin.until(begin, *ns)).unwrap_or_default();
-                group::groups(tasks, by, &paths).iter().map(Group::as_task).collect()
+                let groups = group::groups(&session.tasks(), &session.folded(), by, &paths);
+                groups.iter().map(Group::as_task).collect()
             }
+            _ => session.figures(),
         }
     }
 
@@ -146,7 +173,7 @@ impl Output {
             }
             None => BTreeMap::new(),
         };
-        group::groups(&report.tasks, by, &cgroups)
+        group::groups(&report.tasks, &report.folded, by, &cgroups)
     }
 
     fn write(&mut self, report: &Report) -> Result<()> {

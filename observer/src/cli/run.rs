@@ -12,9 +12,9 @@ use super::{
     ticker::{self, Event, Signals, Ticker},
 };
 use crate::{
-    model::{Header, Report},
+    model::Report,
     session::{
-        Session,
+        Options, Session,
         child::{self, Child, Ended},
         target::Target,
     },
@@ -28,8 +28,7 @@ const READING: Duration = Duration::from_secs(1);
 pub fn main(args: &RunArgs) -> Result<ExitCode> {
     child::check(&args.command)?;
     let mut output = Output::open(&args.output, true)?;
-    let observed =
-        observe(&args.command, args.no_follow, &args.output.probe, |header| output.header(header))?;
+    let observed = observe(&args.command, args.no_follow, &args.output.probe, Some(&mut output))?;
     // Detached at the end only: it takes 10 ms, by which what is read now would be late.
     let (report, ended, _session) = match observed {
         Ok(observed) => observed,
@@ -44,30 +43,34 @@ pub fn main(args: &RunArgs) -> Result<ExitCode> {
     Ok(exit_code(&ended))
 }
 
-/// Runs `command` and observes it to its end; `begun` is called before it runs. `Err` is the exit status of one
-/// that could not be run.
+/// Runs `command` and observes it to its end; `output` gets the header before it runs, and what ended tasks are not
+/// in the report. `Err` is the exit status of one that could not be run.
 pub fn observe(
     command: &[OsString],
     no_follow: bool,
     probe: &ProbeArgs,
-    mut begun: impl FnMut(&Header) -> Result<()>,
+    mut output: Option<&mut Output>,
 ) -> Result<Result<(Report, Ended, Session), ExitCode>> {
     child::check(command)?;
     // Forked first: the fork copies one thread and no map, and the command starts with clean signals.
     let mut child = Child::spawn(command)?;
     let target = Target { no_follow, ..Target::default() };
-    let mut session = Session::start(&super::options(target, probe))?;
+    let hands_out = output.as_ref().is_some_and(|output| output.wants_evicted());
+    let mut session = Session::start(&Options { hands_out, ..super::options(target, probe) })?;
     session.probe_mut().add_target(child.pid(), target::PROCESS)?;
     let pass_on = [SignalKind::quit(), SignalKind::user_defined1(), SignalKind::user_defined2()];
     let (runtime, signals) = ticker::runtime(&pass_on)?;
     session.observe()?;
-    begun(session.header())?;
+    if let Some(output) = &mut output {
+        output.header(session.header())?;
+    }
     if let Err((status, words)) = child.release(&command[0])? {
         output::warn(&format!("observer: {words}"));
         return Ok(Err(ExitCode::from(u8::try_from(status).unwrap_or(super::exit::FAILURE))));
     }
-    let ended = runtime.block_on(attend(&mut session, &child, signals))?;
+    let ended = runtime.block_on(attend(&mut session, &child, signals, &mut output))?;
     session.finish()?;
+    hand_out(&mut session, &mut output);
     let mut report = session.report();
     report.rusage_ns = Some((ended.user_ns, ended.system_ns));
     report.sentences = verdict::sentences(&report);
@@ -80,8 +83,20 @@ pub fn exit_code(ended: &Ended) -> ExitCode {
     ExitCode::from(u8::try_from(ended.status & 0xff).unwrap_or(super::exit::FAILURE))
 }
 
+/// Ended tasks that will not be in the report one by one go out now.
+fn hand_out(session: &mut Session, output: &mut Option<&mut Output>) {
+    if let Some(output) = output {
+        output.ended(&session.take_evicted());
+    }
+}
+
 /// Until the command has ended. Signals are passed on; the terminal sends its own to both.
-async fn attend(session: &mut Session, child: &Child, signals: Signals) -> Result<Ended> {
+async fn attend(
+    session: &mut Session,
+    child: &Child,
+    signals: Signals,
+    output: &mut Option<&mut Output>,
+) -> Result<Ended> {
     let mut ticker = Ticker::new(session, READING, signals)?;
     let on_terminal = std::io::stdin().is_terminal();
     loop {
@@ -91,7 +106,7 @@ async fn attend(session: &mut Session, child: &Child, signals: Signals) -> Resul
         match ticker.next(session.patience()).await {
             Event::Pump => session.pump()?,
             Event::Reading => session.snapshot()?,
-            Event::Child => {}
+            Event::Child => continue,
             Event::Signal(number) => {
                 let from_terminal = number == libc::SIGINT || number == libc::SIGQUIT;
                 if !(from_terminal && on_terminal) {
@@ -99,5 +114,6 @@ async fn attend(session: &mut Session, child: &Child, signals: Signals) -> Resul
                 }
             }
         }
+        hand_out(session, output);
     }
 }

@@ -4,8 +4,11 @@
 //! said ([`Recorded::gap`]).
 
 use std::{
+    cmp::Reverse,
+    collections::HashSet,
     fmt,
     io::{self, BufRead, Read as _},
+    mem,
 };
 
 use serde::Deserialize;
@@ -20,7 +23,8 @@ const LONGEST: u64 = 16 << 20;
 /// What a file holds.
 #[derive(Clone, Debug, Default)]
 pub struct Recorded {
-    /// The figures, as far as they go. Without `task` records, those of the last whole interval.
+    /// The figures, as far as they go. Without a trailer, those of the last whole interval are
+    /// among them.
     pub report: Report,
     /// What is missing, in words; `None` if the file is whole.
     pub gap: Option<String>,
@@ -102,6 +106,8 @@ struct Reader {
     report: Report,
     /// The intervals' tasks: the last whole one, and the one that is being read.
     intervals: [(u64, Vec<TaskFigures>); 2],
+    /// Tasks that ended in an interval before these: later ones do not have them.
+    ended: Vec<TaskFigures>,
     has_trailer: bool,
     gap: Option<String>,
 }
@@ -130,7 +136,8 @@ impl Reader {
                 let task = Deserialize::deserialize(record)?;
                 if self.intervals[1].0 != number {
                     self.intervals.swap(0, 1);
-                    self.intervals[1] = (number, Vec::new());
+                    let before = mem::replace(&mut self.intervals[1], (number, Vec::new())).1;
+                    self.ended.extend(before.into_iter().filter(|task| task.state == "exited"));
                 }
                 self.intervals[1].1.push(task);
             }
@@ -147,22 +154,25 @@ impl Reader {
     }
 
     fn finish(mut self) -> Recorded {
+        // Of many ended tasks those with least time were written first.
+        self.report.tasks.sort_by_key(|task| Reverse(task.oncpu_ns));
         if self.has_trailer {
             return Recorded { report: self.report, gap: self.gap };
         }
         let why = self.gap.take().unwrap_or_else(|| "it ends early".to_owned());
+        // The last interval may be cut in its middle; the one before it is whole.
+        let [(before, whole), (last, tasks)] = self.intervals;
+        let (number, tasks) = if before == 0 { (last, tasks) } else { (before, whole) };
+        let who = |task: &TaskFigures| (task.account, task.tid, task.opened_ns);
+        // What a `task` record says is final.
+        let mut known: HashSet<_> = self.report.tasks.iter().map(who).collect();
+        let finals = known.len();
+        // An account of an older file may be in more than one interval: the last one counts.
+        let more = tasks.into_iter().chain(self.ended.into_iter().rev());
+        self.report.tasks.extend(more.filter(|task| known.insert(who(task))));
         let mut what = format!("what is said rests on {} tasks", self.report.tasks.len());
-        if self.report.tasks.is_empty() {
-            // The last interval may be cut in its middle; the one before it is whole.
-            let [(before, whole), (last, tasks)] = self.intervals;
-            let (number, tasks) = if before == 0 { (last, tasks) } else { (before, whole) };
-            if number != 0 {
-                what = format!(
-                    "what is said rests on {} tasks at the end of interval {number}",
-                    tasks.len()
-                );
-            }
-            self.report.tasks = tasks;
+        if known.len() > finals {
+            what += &format!(" at the end of interval {number}");
         }
         let gap = Some(format!("the file is not whole ({why}, there is no trailer): {what}"));
         Recorded { report: self.report, gap }

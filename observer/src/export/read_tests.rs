@@ -12,8 +12,10 @@ fn what_was_written_is_read_back() {
     assert_eq!(recorded.gap, None);
     let report = recorded.report;
     assert_eq!(json(&report.header), json(&header()));
-    assert_eq!(json(&report.tasks), json(&tasks()));
-    assert_eq!(report.tasks[1].comm, tasks()[1].comm);
+    // The one with most time comes first.
+    assert_eq!(json(&report.tasks[1]), json(&tasks()[0]));
+    assert_eq!(json(&report.tasks[0]), json(&tasks()[1]));
+    assert_eq!(report.tasks[0].comm, tasks()[1].comm);
     assert_eq!(report.trailer.hook_ns, Some(2));
     assert_eq!(report.cpus.len(), 1);
     assert_eq!(report.pairs, pairs());
@@ -74,6 +76,57 @@ fn without_its_end_the_last_whole_interval_counts() {
         "the file is not whole (it ends early, there is no trailer): what is said rests on 2 tasks at the end of \
          interval 2"
     );
+}
+
+/// A record of one task, and the trailer, as lines.
+fn line(kind: &str, interval: u64, account: u64, state: &str, oncpu_ns: u64) -> String {
+    format!(
+        "{{\"type\":\"{kind}\",\"interval\":{interval},\"account\":{account},\"tid\":{account},\"state\":\"{state}\",\
+         \"oncpu_ns\":{oncpu_ns}}}\n"
+    )
+}
+
+#[test]
+fn without_its_end_those_that_ended_in_any_interval_count_once() {
+    let text = [
+        "{\"type\":\"header\",\"schema\":\"observer/1\"}\n".to_owned(),
+        line("interval", 1, 1, "running", 5),
+        line("interval", 1, 2, "exited", 20),
+        line("interval", 1, 3, "exited", 300),
+        // No longer kept one by one: final, and its interval was before.
+        line("task", 0, 2, "exited", 20),
+        line("interval", 2, 1, "running", 6),
+        line("interval", 2, 4, "exited", 4_000),
+        // A file of before: it has them in every interval.
+        line("interval", 3, 1, "running", 7),
+        line("interval", 3, 4, "exited", 4_000),
+        line("interval", 4, 1, "running", 8),
+    ]
+    .concat();
+    let recorded = back(&text).unwrap();
+    let mut found: Vec<(u64, u64)> =
+        recorded.report.tasks.iter().map(|task| (task.account, task.oncpu_ns)).collect();
+    found.sort_unstable();
+    assert_eq!(found, [(1, 7), (2, 20), (3, 300), (4, 4_000)]);
+    assert!(recorded.gap.unwrap().ends_with("4 tasks at the end of interval 3"));
+    // The same with a trailer: what is in intervals does not count.
+    let recorded = back(&(text + "{\"type\":\"trailer\"}\n")).unwrap();
+    assert_eq!((recorded.report.tasks.len(), recorded.gap), (1, None));
+}
+
+#[test]
+fn tasks_that_were_written_early_are_in_their_place() {
+    let text = [
+        "{\"type\":\"header\",\"schema\":\"observer/1\"}\n".to_owned(),
+        line("task", 0, 2, "exited", 20),
+        line("task", 0, 3, "exited", 10),
+        line("task", 0, 1, "running", 5_000),
+        line("task", 0, 4, "exited", 4_000),
+        "{\"type\":\"trailer\"}\n".to_owned(),
+    ]
+    .concat();
+    let tasks = back(&text).unwrap().report.tasks;
+    assert_eq!(tasks.iter().map(|task| task.account).collect::<Vec<_>>(), [1, 4, 2, 3]);
 }
 
 #[test]

@@ -96,7 +96,7 @@ fn tasks() -> Vec<TaskFigures> {
 fn groups() -> Vec<Group> {
     let used = CgroupUse { usage_ns: 3, user_ns: 1, system_ns: 2, read_gap_ns: 9 };
     let cgroups = [(1, Cgroup { path: "/a,b".to_owned(), used: Some(used) })].into_iter().collect();
-    group::groups(&tasks(), By::Cgroup, &cgroups)
+    group::groups(&tasks(), &[], By::Cgroup, &cgroups)
 }
 
 fn pairs() -> Vec<PairFigures> {

@@ -11,7 +11,13 @@ use std::{
 use serde::{Serialize, Serializer, ser::Error as _};
 use serde_json::Value;
 
-use super::report::{TaskFigures, escape, unescape};
+use super::{
+    ended::Folded,
+    report::{TaskFigures, escape, unescape},
+};
+
+/// The key of the ended tasks that have no group of their own any more.
+const ENDED: &str = "(ended)";
 
 /// The fields of a task that say who it is, and have no sum.
 pub const IDENTITY: [&str; 10] = [
@@ -112,38 +118,71 @@ impl Group {
     }
 }
 
-/// The groups, by on-CPU time, largest first. `cgroups` names those that are known, by id.
+/// The groups of tasks and of sums of ended ones, by on-CPU time, largest first. `cgroups` names those that are known,
+/// by id.
 #[must_use]
-pub fn groups(tasks: &[TaskFigures], by: By, cgroups: &BTreeMap<u64, Cgroup>) -> Vec<Group> {
-    let leaders = Leaders::of(tasks);
-    let mut sorted: BTreeMap<Key, Vec<&TaskFigures>> = BTreeMap::new();
+pub fn groups(
+    tasks: &[TaskFigures],
+    folded: &[Folded],
+    by: By,
+    cgroups: &BTreeMap<u64, Cgroup>,
+) -> Vec<Group> {
+    let mut leaders = Leaders::of(tasks);
+    for folded in folded {
+        if let Some((tgid, Some(start_ns))) = folded.process {
+            leaders.add(tgid, start_ns);
+        }
+    }
+    // With how many more members the sums stand for.
+    let mut sorted: BTreeMap<Key, (Vec<&TaskFigures>, u64)> = BTreeMap::new();
     for task in tasks {
         let key = match by {
             By::Thread => Key::Thread(task.tid, task.opened_ns, task.account),
-            By::Process => Key::Process(task.tgid, leaders.start_of(task)),
-            By::Comm => Key::Comm(task.comm.clone()),
+            By::Process => Key::Process(leaders.process_of(task)),
+            By::Comm => Key::Comm(&task.comm),
             By::Cgroup => Key::Cgroup(task.cgroup_id),
         };
-        sorted.entry(key).or_default().push(task);
+        sorted.entry(key).or_default().0.push(task);
     }
-    let mut groups: Vec<Group> =
-        sorted.iter().map(|(key, members)| group(key, by, members, cgroups)).collect();
+    for sum in folded {
+        let key = match by {
+            By::Thread => Key::Ended,
+            By::Process => sum.process.map_or(Key::Ended, Key::Process),
+            By::Comm => Key::Comm(&sum.figures.comm),
+            By::Cgroup => Key::Cgroup(sum.figures.cgroup_id),
+        };
+        let (members, more) = sorted.entry(key).or_default();
+        members.push(&sum.figures);
+        *more += sum.members.saturating_sub(1);
+    }
+    let mut groups: Vec<Group> = sorted
+        .iter()
+        .map(|(key, (members, more))| {
+            let group = group(key, by, members, cgroups);
+            Group { members: group.members + more, exited: group.exited + more, ..group }
+        })
+        .collect();
     groups.sort_by(|a, b| b.figures.oncpu_ns.cmp(&a.figures.oncpu_ns).then(a.key.cmp(&b.key)));
     groups
 }
 
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
-enum Key {
+/// What the members of a group have in common.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+enum Key<'a> {
     /// Id, opening, account: ids are used again.
     Thread(u32, u64, u64),
-    /// Id and start of the leader, where that was observed.
-    Process(u32, Option<u64>),
-    Comm(Vec<u8>),
+    Process(Process),
+    Comm(&'a [u8]),
     Cgroup(Option<u64>),
+    Ended,
 }
 
+/// Id of a process, and start of its leader, where that was observed.
+pub type Process = (u32, Option<u64>);
+
 /// When the leaders of the observed processes started: a process id may be used again within a session.
-struct Leaders(BTreeSet<(u32, u64)>);
+#[derive(Default)]
+pub struct Leaders(BTreeSet<(u32, u64)>);
 
 impl Leaders {
     fn of(tasks: &[TaskFigures]) -> Self {
@@ -151,29 +190,49 @@ impl Leaders {
         Self(leaders.map(|task| (task.tgid, task.start_ns)).collect())
     }
 
-    /// The last leader that was there when the task started.
-    fn start_of(&self, task: &TaskFigures) -> Option<u64> {
-        self.0.range((task.tgid, 0)..=(task.tgid, task.start_ns)).next_back().map(|leader| leader.1)
+    /// A leader started then.
+    pub fn add(&mut self, tgid: u32, start_ns: u64) {
+        self.0.insert((tgid, start_ns));
+    }
+
+    /// Nobody will ask for it any more.
+    pub fn remove(&mut self, process: Process) {
+        if let (tgid, Some(start_ns)) = process {
+            self.0.remove(&(tgid, start_ns));
+        }
+    }
+
+    /// With the last leader that was there when the task started.
+    #[must_use]
+    pub fn process_of(&self, task: &TaskFigures) -> Process {
+        let leader = self.0.range((task.tgid, 0)..=(task.tgid, task.start_ns)).next_back();
+        (task.tgid, leader.map(|leader| leader.1))
     }
 }
 
-fn group(key: &Key, by: By, members: &[&TaskFigures], cgroups: &BTreeMap<u64, Cgroup>) -> Group {
+fn group(
+    key: &Key<'_>,
+    by: By,
+    members: &[&TaskFigures],
+    cgroups: &BTreeMap<u64, Cgroup>,
+) -> Group {
     let cgroup = match key {
         Key::Cgroup(Some(id)) => cgroups.get(id),
         _ => None,
     };
     let words = match key {
         Key::Thread(tid, ..) => tid.to_string(),
-        Key::Process(tgid, _) => tgid.to_string(),
+        Key::Process((tgid, _)) => tgid.to_string(),
         Key::Comm(name) => escape(name),
+        Key::Ended => ENDED.to_owned(),
         Key::Cgroup(None) => "(not known)".to_owned(),
         Key::Cgroup(Some(id)) => {
             cgroup.map_or_else(|| format!("id {id}"), |cgroup| escape(cgroup.path.as_bytes()))
         }
     };
-    let name = match by {
-        By::Thread | By::Process => main_name(members),
-        By::Comm | By::Cgroup => words.clone(),
+    let name = match key {
+        Key::Thread(..) | Key::Process(_) => main_name(members),
+        Key::Comm(_) | Key::Cgroup(_) | Key::Ended => words.clone(),
     };
     let exited = members.iter().filter(|task| task.state == "exited").count();
     Group {

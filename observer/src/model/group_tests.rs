@@ -17,7 +17,7 @@ fn task(tid: u32, tgid: u32, start_ns: u64, comm: &str, oncpu_ns: u64) -> TaskFi
 }
 
 fn grouped(tasks: &[TaskFigures], by: By) -> Vec<(String, String, u64, u64)> {
-    groups(tasks, by, &BTreeMap::new())
+    groups(tasks, &[], by, &BTreeMap::new())
         .into_iter()
         .map(|group| (group.key, group.name, group.members, group.figures.oncpu_ns))
         .collect()
@@ -89,7 +89,7 @@ fn b22_threads_of_a_process_sum_under_its_name() {
 fn b37_a_member_that_has_exited_stays_in_the_sum() {
     let mut tasks = [task(10, 10, 1, "a", 5), task(11, 10, 2, "a", 6)];
     tasks[1].state = "exited";
-    let groups = groups(&tasks, By::Process, &BTreeMap::new());
+    let groups = groups(&tasks, &[], By::Process, &BTreeMap::new());
     assert_eq!((groups[0].members, groups[0].exited, groups[0].figures.oncpu_ns), (2, 1, 11));
 }
 
@@ -129,7 +129,7 @@ fn cgroups_have_their_path_and_the_kernels_figures() {
     let used = CgroupUse { usage_ns: 30, user_ns: 10, system_ns: 20, read_gap_ns: 3 };
     let cgroups =
         [(7, Cgroup { path: "/a\nb".to_owned(), used: Some(used) })].into_iter().collect();
-    let groups = groups(&tasks, By::Cgroup, &cgroups);
+    let groups = groups(&tasks, &[], By::Cgroup, &cgroups);
     let keys: Vec<&str> = groups.iter().map(|group| group.key.as_str()).collect();
     assert_eq!(keys, ["(not known)", "id 8", "/a\\x0ab"]);
     let record = serde_json::to_value(&groups[2]).unwrap();
@@ -140,7 +140,7 @@ fn cgroups_have_their_path_and_the_kernels_figures() {
 
 #[test]
 fn a_record_has_the_figures_of_a_task_and_no_identity() {
-    let group = &groups(&[filled(9)], By::Comm, &BTreeMap::new())[0];
+    let group = &groups(&[filled(9)], &[], By::Comm, &BTreeMap::new())[0];
     let record = serde_json::to_value(group).unwrap();
     let Value::Object(figures) = serde_json::to_value(filled(9)).unwrap() else {
         panic!("an object");
@@ -158,7 +158,7 @@ fn a_record_has_the_figures_of_a_task_and_no_identity() {
 #[test]
 fn a_group_can_stand_for_a_task() {
     let tasks = [task(10, 10, 1, "a\n", 5), task(11, 10, 2, "b", 6)];
-    let as_task = |by| groups(&tasks, by, &BTreeMap::new())[0].as_task();
+    let as_task = |by| groups(&tasks, &[], by, &BTreeMap::new())[0].as_task();
     let process = as_task(By::Process);
     assert_eq!((process.tid, process.comm.as_slice(), process.oncpu_ns), (10, &b"a\n"[..], 11));
     let comm = as_task(By::Comm);
@@ -184,7 +184,7 @@ proptest! {
             .collect();
         let whole: u64 = members.iter().map(|member| member.3).sum();
         for by in [By::Thread, By::Process, By::Comm, By::Cgroup] {
-            let groups = groups(&tasks, by, &BTreeMap::new());
+            let groups = groups(&tasks, &[], by, &BTreeMap::new());
             let sum_of = |pick: fn(&Group) -> u64| groups.iter().map(pick).sum::<u64>();
             prop_assert_eq!(sum_of(|group| group.figures.oncpu_ns), whole);
             prop_assert_eq!(sum_of(|group| group.figures.user_ns.unwrap()), whole);

@@ -9,7 +9,7 @@ use observer_common::{
 };
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::pair::PairFigures;
+use super::{ended::Folded, pair::PairFigures};
 
 /// The name and version of the files' contract. Fields may be added, none is ever renamed.
 pub const SCHEMA: &str = "observer/1";
@@ -289,8 +289,10 @@ pub struct Trailer {
 pub struct Report {
     /// The first record.
     pub header: Header,
-    /// Every task, exited ones included, by on-CPU time, largest first.
+    /// Every task, exited ones included, by on-CPU time, largest first; but for those in `folded`.
     pub tasks: Vec<TaskFigures>,
+    /// The ended tasks with least time, if there were many.
+    pub folded: Vec<Folded>,
     /// Every pair of which at least one side is observed, by time moved, largest first.
     pub pairs: Vec<PairFigures>,
     /// Every CPU that had an event.

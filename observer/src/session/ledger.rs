@@ -1,6 +1,7 @@
 //! The pairs over a session: read from the kernel's tables, and kept when their tasks have ended.
 
 use std::{
+    cmp::Reverse,
     collections::{HashMap, HashSet},
     mem,
 };
@@ -17,8 +18,11 @@ use crate::{
     probe::Probe,
 };
 
-/// Finished pairs that are kept one by one; beyond, they are summed in one row of their kind.
-const KEPT: usize = 32_768;
+/// Finished pairs that are kept one by one, those that moved most time: at least so many, and at most twice as many. The
+/// others are summed in one row of their kind.
+const KEPT: usize = 2_048;
+/// A name stays for so many passes through the tables in which no pair has it: one that is being written may be missed.
+const PASSES: u8 = 2;
 
 /// The number by which pairs know an account.
 #[must_use]
@@ -44,11 +48,15 @@ pub struct Ledger {
     folded: Vec<PairFigures>,
     /// The stops that are open, by the account of the tracee.
     open_stops: HashMap<u64, Task>,
+    /// The wakers of those that have not run since, by the account of the wakee: their pairs are still to come.
+    open_wakes: HashMap<u64, u64>,
     /// Of the last reading: up to then an open stop counts.
     read_ns: u64,
     ended: HashSet<u64>,
     /// Pairs of accounts that had ended by then are final at the next reading.
     final_now: HashSet<u64>,
+    /// Ended accounts that still have a name, and in how many passes no pair had it.
+    unused: HashMap<u64, u8>,
 }
 
 impl Ledger {
@@ -70,6 +78,11 @@ impl Ledger {
         } else {
             self.open_stops.remove(&account);
         }
+        if task.wake.since_ns != 0 && party::is_observed(task.wake.from) {
+            self.open_wakes.insert(account, task.wake.from);
+        } else {
+            self.open_wakes.remove(&account);
+        }
         let named = self.names.entry(account).or_insert_with(|| Named {
             tid: task.tid,
             tgid: task.tgid,
@@ -83,8 +96,11 @@ impl Ledger {
     /// Notes that an account has ended: its pairs get no more events.
     pub fn end(&mut self, slot: u32, task: &Task) {
         self.see(slot, task);
-        self.open_stops.remove(&account_of(slot, task));
-        self.ended.insert(account_of(slot, task));
+        let account = account_of(slot, task);
+        self.open_stops.remove(&account);
+        self.open_wakes.remove(&account);
+        self.ended.insert(account);
+        self.unused.insert(account, 0);
     }
 
     /// Accounts that ended since their pairs were last taken out of the kernel's tables.
@@ -124,7 +140,9 @@ impl Ledger {
     ) -> Result<()> {
         self.final_now = mem::take(&mut self.ended);
         let mut finished: Vec<(PairKey, PairFigures)> = Vec::new();
+        let mut used = self.open_parties();
         let mut put = |key: &PairKey, figures: &dyn Fn() -> PairFigures| {
+            used.extend([key.from, key.to]);
             if self.is_final(key) {
                 finished.push((*key, figures()));
             } else if let Some(live) = live.as_mut() {
@@ -156,7 +174,27 @@ impl Ledger {
             removed.context("cannot take out a pair")?;
             self.keep(figures);
         }
+        self.forget_names(&used);
         Ok(())
+    }
+
+    /// Those that a pair is to come of, or an open stop.
+    fn open_parties(&self) -> HashSet<u64> {
+        let tracers = self.open_stops.values().map(|task| task.stop.tracer);
+        tracers.chain(self.open_wakes.values().copied()).collect()
+    }
+
+    /// Drops the names of ended accounts that no pair can have any more.
+    fn forget_names(&mut self, used: &HashSet<u64>) {
+        let names = &mut self.names;
+        self.unused.retain(|account, passes| {
+            *passes = if used.contains(account) { 0 } else { *passes + 1 };
+            let is_needed = *passes < PASSES;
+            if !is_needed {
+                names.remove(account);
+            }
+            is_needed
+        });
     }
 
     /// True when a pair gets no more events.
@@ -167,18 +205,21 @@ impl Ledger {
     }
 
     fn keep(&mut self, figures: PairFigures) {
-        if self.done.len() < KEPT {
-            self.done.push(figures);
+        self.done.push(figures);
+        if self.done.len() <= 2 * KEPT {
             return;
         }
-        let kind = figures.kind;
-        let sum = self.done_rest.entry(kind).or_insert_with(|| PairFigures {
-            kind,
-            from: rest(),
-            to: rest(),
-            ..PairFigures::default()
-        });
-        sum.add(&figures);
+        self.done.select_nth_unstable_by_key(KEPT, |pair| Reverse(weight(pair)));
+        for figures in self.done.drain(KEPT..) {
+            let kind = figures.kind;
+            let sum = self.done_rest.entry(kind).or_insert_with(|| PairFigures {
+                kind,
+                from: rest(),
+                to: rest(),
+                ..PairFigures::default()
+            });
+            sum.add(&figures);
+        }
     }
 
     fn party(&self, party: u64, comm: &[u8], tgid: u32) -> Party {
@@ -235,7 +276,6 @@ impl Ledger {
         let mut pairs: Vec<PairFigures> = self.done.iter().chain(&self.live).cloned().collect();
         self.add_open_stops(&mut pairs);
         pairs.sort_by(|a, b| {
-            let weight = |pair: &PairFigures| (pair.shifted_ns(), pair.count);
             weight(b)
                 .cmp(&weight(a))
                 .then_with(|| (a.from.tid, a.to.tid).cmp(&(b.from.tid, b.to.tid)))
@@ -251,6 +291,11 @@ impl Ledger {
         pairs.extend(rest);
         pairs
     }
+}
+
+/// What a pair is worth showing by.
+fn weight(pair: &PairFigures) -> (u64, u64) {
+    (pair.shifted_ns(), pair.count)
 }
 
 fn rest() -> Party {

@@ -3,22 +3,23 @@
 pub mod calibration;
 pub mod cgroups;
 pub mod child;
+mod header;
 pub mod ledger;
 pub mod own;
 pub mod target;
 
 use std::{
-    collections::{BTreeMap, HashSet},
-    time::{Duration, SystemTime, UNIX_EPOCH},
+    collections::{BTreeMap, HashMap, HashSet},
+    time::Duration,
 };
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use log::debug;
 use observer_common::{
     cpu::Cpu,
     layout::Config,
     names::{RING_RECORD_BYTES, RING_WAKE_BYTES, hook},
-    task::{Task, crossing, flag, state},
+    task::{Task, flag, state},
 };
 
 use self::{
@@ -30,9 +31,8 @@ use crate::{
     clock::now_ns,
     kernel::{Accounting, Btf, Limits, Unsupported},
     model::{
-        Account, Crossings, Header, HookLine, Report, TaskFigures, Trailer,
-        account::Able,
-        report::{SCHEMA, cpu_figures},
+        Account, Crossings, Ended, Folded, Header, Report, TaskFigures, Trailer, account::Able,
+        report::cpu_figures,
     },
     probe::{self, Cycles, Probe, Sizes, cycles, selection::Selection},
 };
@@ -62,6 +62,8 @@ pub struct Options {
     pub hooks: Selection,
     /// Whether to count cycles.
     pub cycles: cycles::Choice,
+    /// Ended tasks that are not kept one by one are wanted: see [`Session::take_evicted`].
+    pub hands_out: bool,
 }
 
 impl Options {
@@ -77,13 +79,13 @@ pub struct Session {
     able: Able,
     crossings: Crossings,
     live: BTreeMap<u32, Account>,
-    exited: Vec<Account>,
+    ended: Ended,
     ledger: Ledger,
     keeps_pairs: bool,
     /// Of the last snapshot.
     read_ns: u64,
-    /// Ended slots that the ring did not name, seen once: taken when seen twice.
-    unnamed: HashSet<(u32, u32)>,
+    /// Ended slots that the ring did not name, seen once: taken when seen twice. With their processes.
+    unnamed: HashMap<(u32, u32), u32>,
     /// So many had ended when the ring was read last.
     ended_last: usize,
     missed_readings: u64,
@@ -151,7 +153,8 @@ impl Session {
         let cost = OwnCost::begin();
         let accounting = Accounting::detect(&btf);
         debug!("start: accounting mode found");
-        let header = header(&limits, &accounting, &probe, &cycles, &crossings, &options.target)?;
+        let header =
+            header::header(&limits, &accounting, &probe, &cycles, &crossings, &options.target)?;
         let started_ns = header.started_ns;
         Ok(Self {
             probe,
@@ -159,11 +162,11 @@ impl Session {
             able,
             crossings,
             live: BTreeMap::new(),
-            exited: Vec::new(),
+            ended: Ended::new(options.hands_out),
             ledger: Ledger::default(),
             keeps_pairs: options.keeps_pairs(),
             read_ns: started_ns,
-            unnamed: HashSet::new(),
+            unnamed: HashMap::new(),
             ended_last: 0,
             missed_readings: 0,
             cost,
@@ -213,7 +216,7 @@ impl Session {
         self.sweep()?;
         self.sweep()?;
         self.take_out_pairs()?;
-        self.exited.clear();
+        self.ended.clear();
         self.live.clear();
         self.ledger.clear();
         Ok(())
@@ -227,10 +230,11 @@ impl Session {
             self.close(slot, opened)?;
         }
         self.cost.tick(&self.probe);
-        if self.ledger.ended() > MANY_ENDED {
-            // Their pairs would fill the table before the next reading.
+        if self.ledger.ended() > MANY_ENDED || self.ended.is_crowded() {
+            // Their pairs would fill the table before the next reading, and their figures memory.
             self.sweep()?;
             self.take_out_pairs()?;
+            self.ended.relieve(|| alive(&self.live, &self.unnamed));
         }
         Ok(())
     }
@@ -262,13 +266,13 @@ impl Session {
         if self.keeps_pairs {
             self.ledger.end(slot, &task);
         }
-        self.exited.push(account);
+        self.ended.add(account.figures(&self.crossings, self.able, self.read_ns));
         self.probe.release(slot)
     }
 
     /// Finds ended accounts that the ring had no room for, and reads the live ones.
     fn sweep(&mut self) -> Result<()> {
-        let mut unnamed = HashSet::new();
+        let mut unnamed = HashMap::new();
         self.ledger.read_at(now_ns());
         for (slot, life) in self.probe.used_slots() {
             let known = self.live.get(&slot).filter(|_| life == state::LIVE);
@@ -278,11 +282,12 @@ impl Session {
             let reading = self.probe.task(slot);
             if life == state::EXITED {
                 let Some(task) = reading else { continue };
+                self.ended.see(task.tid, task.tgid, task.start_ns);
                 let account = (slot, task.opened_ns as u32);
-                if self.unnamed.contains(&account) {
+                if self.unnamed.contains_key(&account) {
                     self.close(account.0, account.1)?;
                 } else {
-                    unnamed.insert(account);
+                    unnamed.insert(account, task.tgid);
                 }
                 continue;
             }
@@ -291,6 +296,7 @@ impl Session {
                     if self.keeps_pairs {
                         self.ledger.see(slot, &task);
                     }
+                    self.ended.see(task.tid, task.tgid, task.start_ns);
                     match self.live.get_mut(&slot) {
                         Some(account) if same(&account.task, &task) => account.update(task),
                         _ => {
@@ -323,8 +329,11 @@ impl Session {
         self.pump()?;
         self.probe.read_cpus()?;
         self.sweep()?;
+        self.ended.begin_reading(|| alive(&self.live, &self.unnamed));
         self.read_ns = now_ns();
-        self.pump()
+        self.pump()?;
+        self.ended.show();
+        Ok(())
     }
 
     fn read_pairs(&mut self) -> Result<()> {
@@ -359,29 +368,52 @@ impl Session {
         self.live.is_empty()
     }
 
-    /// The figures of every task, by on-CPU time, largest first.
+    /// The figures of the tasks that live or have ended since the snapshot before, by on-CPU time, largest first.
     #[must_use]
     pub fn figures(&self) -> Vec<TaskFigures> {
-        let mut figures: Vec<TaskFigures> = self
-            .exited
-            .iter()
-            .chain(self.live.values())
-            .map(|account| account.figures(&self.crossings, self.able, self.read_ns))
-            .collect();
-        figures.sort_by(|a, b| b.oncpu_ns.cmp(&a.oncpu_ns).then(a.tid.cmp(&b.tid)));
-        figures
+        sorted(self.ended.recent().iter().cloned().chain(self.live_figures()).collect())
+    }
+
+    fn live_figures(&self) -> impl Iterator<Item = TaskFigures> {
+        let accounts = self.live.values();
+        accounts.map(|account| account.figures(&self.crossings, self.able, self.read_ns))
+    }
+
+    /// The figures of all tasks that still have their own, by on-CPU time, largest first.
+    #[must_use]
+    pub fn tasks(&self) -> Vec<TaskFigures> {
+        sorted(self.ended.tasks().cloned().chain(self.live_figures()).collect())
+    }
+
+    /// The sums of those that have ended and are no longer kept one by one.
+    #[must_use]
+    pub fn folded(&self) -> Vec<Folded> {
+        self.ended.folded().cloned().collect()
+    }
+
+    /// The ended tasks that are no longer kept one by one, each once, if they were asked for.
+    pub fn take_evicted(&mut self) -> Vec<TaskFigures> {
+        self.ended.take_evicted()
+    }
+
+    /// How many tasks have ended and were in no snapshot's [`Session::figures`], since the last call.
+    pub fn take_unshown(&mut self) -> u64 {
+        self.ended.take_unshown()
     }
 
     /// Everything there is to say, as of the last snapshot; the pairs as of the last one with pairs.
     #[must_use]
     pub fn report(&self) -> Report {
-        let tasks = self.figures();
-        let trailer = self.trailer(&tasks);
+        let (tasks, folded) = (self.tasks(), self.folded());
+        let sums = folded.iter().map(|folded| &folded.figures);
+        let residual_ns = tasks.iter().chain(sums).map(|task| task.residual_ns).sum();
+        let trailer = Trailer { residual_ns, ..self.trailer() };
         let cpus = self.cpus().map(|(number, cpu)| cpu_figures(number, &cpu)).collect();
         let header = self.header.clone();
         Report {
             header,
             tasks,
+            folded,
             pairs: self.ledger.figures(),
             cpus,
             trailer,
@@ -390,13 +422,12 @@ impl Session {
         }
     }
 
-    fn trailer(&self, tasks: &[TaskFigures]) -> Trailer {
+    fn trailer(&self) -> Trailer {
         let mut trailer = Trailer {
             elapsed_ns: now_ns().saturating_sub(self.started_ns),
             lost_events: self.missed_readings,
             observer_cpu_ns: self.cost.cpu_ns(),
             recursion_misses: self.recursion_misses(),
-            residual_ns: tasks.iter().map(|task| task.residual_ns).sum(),
             ..Trailer::default()
         };
         for (_, cpu) in self.cpus() {
@@ -434,6 +465,16 @@ impl Session {
     }
 }
 
+fn sorted(mut figures: Vec<TaskFigures>) -> Vec<TaskFigures> {
+    figures.sort_by(|a, b| b.oncpu_ns.cmp(&a.oncpu_ns).then(a.tid.cmp(&b.tid)));
+    figures
+}
+
+/// The processes that may get more members, after all accounts have been looked at.
+fn alive(live: &BTreeMap<u32, Account>, unnamed: &HashMap<(u32, u32), u32>) -> HashSet<u32> {
+    live.values().map(|account| account.task.tgid).chain(unnamed.values().copied()).collect()
+}
+
 /// True when two readings are of the same account: a slot is used again.
 fn same(a: &Task, b: &Task) -> bool {
     a.address == b.address && a.opened_ns == b.opened_ns
@@ -456,54 +497,5 @@ fn configure(config: Config, btf: &Btf, options: &Options) -> Config {
         pairs: u64::from(options.keeps_pairs()),
         split: u64::from(!options.hooks.no_split),
         ..config
-    }
-}
-
-fn header(
-    limits: &Limits,
-    accounting: &Accounting,
-    probe: &Probe,
-    cycles: &Cycles,
-    crossings: &Crossings,
-    target: &Target,
-) -> Result<Header> {
-    let unix = SystemTime::now().duration_since(UNIX_EPOCH).context("the wall clock")?;
-    Ok(Header {
-        schema: SCHEMA.to_owned(),
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        kernel: limits.uname.release.clone(),
-        arch: limits.uname.arch.clone(),
-        hz: accounting.hz,
-        tick_ns: accounting.tick_ns,
-        accounting: accounting.mode.as_str().to_owned(),
-        preempt: accounting.preempt.as_str().to_owned(),
-        cpus: limits.online_cpus.count(),
-        clock: "CLOCK_MONOTONIC".to_owned(),
-        clocksource: accounting.clocksource.clone(),
-        started_unix_ns: u64::try_from(unix.as_nanos()).unwrap_or(u64::MAX),
-        started_ns: now_ns(),
-        hooks: probe.status().iter().map(hook_line).collect(),
-        crossing_costs_ns: by_kind(&crossings.cost_ps),
-        crossing_spreads_ns: by_kind(&crossings.spread_ps),
-        target: target.to_string(),
-        cycles: cycles.word().to_owned(),
-        cycles_reason: cycles.reason().map(str::to_owned),
-    })
-}
-
-fn by_kind(ps: &[Option<u64>; crossing::COUNT]) -> Vec<(String, Option<u64>)> {
-    let kinds = crossing::NAMES.iter().zip(ps);
-    kinds.map(|(name, ps)| ((*name).to_owned(), ps.map(|ps| ps.div_ceil(1000)))).collect()
-}
-
-fn hook_line(status: &probe::HookStatus) -> HookLine {
-    HookLine {
-        name: status.hook.name.to_owned(),
-        function: status.function.map(str::to_owned),
-        via: status.hook.via.name().to_owned(),
-        state: status.word().to_owned(),
-        reason: status.reason().map(str::to_owned),
-        refines: status.hook.refines,
-        lost: (!status.is_active()).then(|| status.hook.lost.to_owned()),
     }
 }

@@ -151,7 +151,7 @@ mod tests {
 
     fn shown(tasks: Vec<TaskFigures>, width: usize) -> String {
         let report = report(tasks);
-        block(&report.header, &rows(&report.tasks, &[], 20), width)
+        block(&report.header, &rows(&report.tasks, &[], &[], 20), width)
     }
 
     #[test]

@@ -125,6 +125,16 @@ pub fn interval_block(
     text
 }
 
+/// The line for tasks that began to be too many before the interval was over; its groups have them, if there are any.
+#[must_use]
+pub fn interval_unshown(number: u64, count: u64, width: usize) -> String {
+    let mut text = String::new();
+    let words = format!("{count} more tasks ended: in the sums at the end");
+    let words = cut(&words, width.saturating_sub(14));
+    push_line(&mut text, &(number + 1).to_string(), "-", &words, std::iter::empty());
+    text
+}
+
 /// The columns that fit, and the room for the name.
 fn columns(width: usize) -> (Vec<Column>, usize) {
     let mut columns = COLUMNS.to_vec();

@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use crate::model::{By, Group, TaskFigures, group::sum, report::escape};
+use crate::model::{By, Folded, Group, TaskFigures, group::sum, report::escape};
 
 /// A task, a group, or the sum of several.
 pub struct Row {
@@ -17,24 +17,27 @@ pub struct Row {
     pub figures: TaskFigures,
 }
 
-/// The `top` first ones, the rest, and all.
-pub fn rows(tasks: &[TaskFigures], groups: &[Group], top: usize) -> Vec<Row> {
+/// The `top` first ones, the rest, and all; those in `folded` are never among the first.
+pub fn rows(tasks: &[TaskFigures], folded: &[Folded], groups: &[Group], top: usize) -> Vec<Row> {
     let mut sorted: Vec<&TaskFigures> = tasks.iter().collect();
     sorted.sort_by_key(|task| Reverse(task.oncpu_ns));
+    let count = sorted.len() + folded.iter().map(|folded| folded.members as usize).sum::<usize>();
+    let first = sorted.len().min(top);
+    let what = if first == sorted.len() { "ended task" } else { "task" };
+    sorted.extend(folded.iter().map(|folded| &folded.figures));
+    let all = |is_wanted: bool| is_wanted.then(|| of_sum(format!("all {count} tasks"), &sorted));
     if groups.is_empty() {
-        let (first, rest) = sorted.split_at(top.min(sorted.len()));
+        let (first, rest) = sorted.split_at(first);
         let mut rows: Vec<Row> = first.iter().map(|task| of_task(task)).collect();
-        rows.extend(rest_of(rest, "task"));
-        rows.extend(
-            (sorted.len() > 1).then(|| of_sum(format!("all {} tasks", sorted.len()), &sorted)),
-        );
+        rows.extend(rest_of(rest, count - first.len(), what));
+        rows.extend(all(count > 1));
         return rows;
     }
     let (first, rest) = groups.split_at(top.min(groups.len()));
     let mut rows: Vec<Row> = first.iter().map(of_group).collect();
     let rest: Vec<&TaskFigures> = rest.iter().map(|group| &group.figures).collect();
-    rows.extend(rest_of(&rest, "group"));
-    rows.extend((groups.len() > 1).then(|| of_sum(format!("all {} tasks", sorted.len()), &sorted)));
+    rows.extend(rest_of(&rest, rest.len(), "group"));
+    rows.extend(all(groups.len() > 1));
     rows
 }
 
@@ -66,9 +69,9 @@ fn of_group(group: &Group) -> Row {
     }
 }
 
-fn rest_of(rest: &[&TaskFigures], what: &str) -> Option<Row> {
-    let plural = if rest.len() == 1 { "" } else { "s" };
-    (!rest.is_empty()).then(|| of_sum(format!("{} other {what}{plural}", rest.len()), rest))
+fn rest_of(rest: &[&TaskFigures], count: usize, what: &str) -> Option<Row> {
+    let plural = if count == 1 { "" } else { "s" };
+    (!rest.is_empty()).then(|| of_sum(format!("{count} other {what}{plural}"), rest))
 }
 
 fn of_sum(name: String, tasks: &[&TaskFigures]) -> Row {

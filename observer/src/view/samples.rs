@@ -70,7 +70,7 @@ pub fn report(tasks: Vec<TaskFigures>) -> Report {
         ..Trailer::default()
     };
     let (cpus, sentences) = (Vec::new(), Vec::new());
-    Report { header, tasks, pairs: Vec::new(), cpus, trailer, sentences, rusage_ns: None }
+    Report { header, tasks, cpus, trailer, sentences, ..Report::default() }
 }
 
 /// A side of a pair.

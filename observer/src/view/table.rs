@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use anstyle::{AnsiColor, Style};
 
-pub use super::interval::{interval_block, interval_title};
+pub use super::interval::{interval_block, interval_title, interval_unshown};
 use super::{
     causes, groups, pairs,
     rows::{Row, rows},
@@ -56,7 +56,7 @@ pub fn render(report: &Report, look: &Look<'_>) -> String {
     let mut text = String::new();
     header(&mut text, &report.header, width);
     text.push('\n');
-    let rows = rows(&report.tasks, look.groups, look.top.max(1));
+    let rows = rows(&report.tasks, &report.folded, look.groups, look.top.max(1));
     if !rows.is_empty() {
         tasks(&mut text, &rows, width, color);
         text.push('\n');

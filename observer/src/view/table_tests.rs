@@ -1,7 +1,10 @@
 use unicode_width::UnicodeWidthStr as _;
 
 use super::*;
-use crate::{model::HookLine, view::samples};
+use crate::{
+    model::{Folded, HookLine, TaskFigures},
+    view::samples,
+};
 
 const HOSTILE: [&[u8]; 6] = [
     b"bash",
@@ -157,6 +160,30 @@ observer itself: 12.300 ms CPU, hooks ran 12345 times (1.200 ms) in 100.000 ms;
 }
 
 #[test]
+fn ended_tasks_that_are_sums_are_in_the_rest_and_in_the_whole() {
+    let folded = |members, oncpu_ns| Folded {
+        members,
+        figures: TaskFigures { state: "exited", ..samples::task("gone", oncpu_ns) },
+        ..Folded::default()
+    };
+    let (folded, tasks) = ([folded(7_000, 900), folded(2, 40)], [samples::task("a", 5)]);
+    let named = |top, tasks: &[TaskFigures]| -> Vec<(String, u64)> {
+        let rows = rows(tasks, &folded, &[], top);
+        rows.into_iter().map(|row| (row.name, row.figures.oncpu_ns)).collect()
+    };
+    let row = |name: &str, ns| (name.to_owned(), ns);
+    assert_eq!(
+        named(20, &tasks),
+        [row("a", 5), row("7002 other ended tasks", 940), row("all 7003 tasks", 945)]
+    );
+    let two = [samples::task("a", 5), samples::task("b", 4)];
+    assert_eq!(
+        named(1, &two),
+        [row("a", 5), row("7003 other tasks", 944), row("all 7004 tasks", 949)]
+    );
+}
+
+#[test]
 fn one_line_per_task_on_wide_terminals() {
     let report = report(80_000_000);
     for width in [120, 140, 200] {
@@ -175,7 +202,7 @@ fn one_line_per_task_on_wide_terminals() {
 #[test]
 fn the_rest_is_summed_exactly() {
     let report = report(123_456_789_013);
-    let rows = rows(&report.tasks, &[], 4);
+    let rows = rows(&report.tasks, &[], &[], 4);
     assert_eq!(rows.len(), 6);
     assert_eq!(rows[4].name, "2 other tasks");
     assert_eq!(rows[4].figures.oncpu_ns, 2 * 123_456_789_013 - 4 - 5);
@@ -183,9 +210,9 @@ fn the_rest_is_summed_exactly() {
     assert_eq!(rows[5].name, "all 6 tasks");
     assert_eq!(rows[5].figures.oncpu_ns, 6 * 123_456_789_013 - 15);
     assert_eq!(rows[5].figures.delta_user_ns, Some(-6 * (123_456_789_013 / 4)));
-    let one = super::rows(&report.tasks[..1], &[], 20);
+    let one = super::rows(&report.tasks[..1], &[], &[], 20);
     assert_eq!(one.len(), 1);
-    assert_eq!(super::rows(&report.tasks[..2], &[], 1)[1].name, "1 other task");
+    assert_eq!(super::rows(&report.tasks[..2], &[], &[], 1)[1].name, "1 other task");
 }
 
 #[test]
@@ -216,7 +243,7 @@ fn hooks_that_an_option_left_out_share_a_line() {
 fn a_sum_lacks_what_one_task_lacks() {
     let some = samples::task("a", 5_000_000);
     let none = TaskFigures { user_ns: None, skip_in_ns: None, ..samples::task("b", 3_000_000) };
-    let rows = rows(&[some, none], &[], 1);
+    let rows = rows(&[some, none], &[], &[], 1);
     let all = &rows[2].figures;
     assert_eq!((all.user_ns, all.skip_in_ns, all.skip_out_ns), (None, None, Some(0)));
     let block = Block::new(&rows[2], Scale::FINE);
@@ -237,8 +264,9 @@ fn groups_have_rows_of_their_own_and_the_sum_is_that_of_all_tasks() {
         samples::task("a", 1_000_000),
     ];
     tasks[2].state = "exited";
-    let groups = crate::model::group::groups(&tasks, crate::model::By::Comm, &Default::default());
-    let rows = rows(&tasks, &groups, 1);
+    let groups =
+        crate::model::group::groups(&tasks, &[], crate::model::By::Comm, &Default::default());
+    let rows = rows(&tasks, &[], &groups, 1);
     let shown: Vec<(&str, &str, u64)> =
         rows.iter().map(|row| (&*row.name, &*row.note, row.figures.oncpu_ns)).collect();
     assert_eq!(
@@ -257,7 +285,7 @@ fn groups_have_rows_of_their_own_and_the_sum_is_that_of_all_tasks() {
 #[test]
 fn tasks_are_sorted_by_time_on_the_cpu() {
     let tasks = vec![samples::task("small", 1_000), samples::task("large", 9_000)];
-    let names: Vec<String> = rows(&tasks, &[], 5).into_iter().map(|row| row.name).collect();
+    let names: Vec<String> = rows(&tasks, &[], &[], 5).into_iter().map(|row| row.name).collect();
     assert_eq!(names, ["large", "small", "all 2 tasks"]);
 }
 

@@ -433,7 +433,8 @@ fn unclassified(report: &Report, task: &TaskFigures) -> Option<Finding> {
 fn unwaited(report: &Report) -> Option<String> {
     let (user_ns, system_ns) = report.rusage_ns?;
     let waited_ns = user_ns.saturating_add(system_ns);
-    let all_ns = report.tasks.iter().fold(0, |sum: u64, task| {
+    let sums = report.folded.iter().map(|folded| &folded.figures);
+    let all_ns = report.tasks.iter().chain(sums).fold(0, |sum: u64, task| {
         sum.saturating_add(task.reported_user_ns).saturating_add(task.reported_system_ns)
     });
     let missing_ns = all_ns.saturating_sub(waited_ns);
@@ -471,10 +472,13 @@ pub(super) fn agreement(report: &Report) -> String {
         || report.tasks.iter().filter(|task| task.oncpu_ns != 0 || task.delta_runtime_ns != 0);
     let deltas =
         |pick: fn(&TaskFigures) -> Option<i64>| ran().filter_map(pick).map(i64::unsigned_abs).max();
-    let Some(total_ns) = deltas(|task| Some(task.delta_runtime_ns)) else {
+    let folded = report.folded.iter();
+    let total_ns = deltas(|task| Some(task.delta_runtime_ns));
+    let Some(total_ns) = total_ns.max(folded.clone().map(|folded| folded.apart_ns).max()) else {
         return "No observed task has run.".to_owned();
     };
-    match deltas(|task| task.delta_user_ns).max(deltas(|task| task.delta_system_ns)) {
+    let parts_ns = deltas(|task| task.delta_user_ns).max(deltas(|task| task.delta_system_ns));
+    match parts_ns.max(folded.filter_map(|folded| folded.parts_apart_ns).max()) {
         Some(parts_ns) => format!(
             "Reported and measured agree within {} for every task (a tick is {}).",
             ms(parts_ns.max(total_ns)),

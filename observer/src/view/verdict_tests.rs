@@ -430,3 +430,25 @@ fn hostile_names_and_extreme_numbers_are_safe() {
     assert!(!said.is_empty());
     assert!(said.iter().all(|text| !text.chars().any(char::is_control)), "{said:?}");
 }
+
+#[test]
+fn tasks_that_are_sums_count_in_what_agrees_and_in_what_nobody_waited_for() {
+    let mut report = report(vec![task("a", 5_000_000)]);
+    report.tasks[0].delta_runtime_ns = 1_000;
+    report.folded = vec![crate::model::Folded {
+        members: 9,
+        // Their sum is small, one of them was not.
+        figures: TaskFigures { reported_user_ns: 70_000_000, ..TaskFigures::default() },
+        apart_ns: 3_000_000,
+        parts_apart_ns: Some(8_000_000),
+        ..Default::default()
+    }];
+    assert!(agreement(&report).contains("within 8.000 ms"), "{}", agreement(&report));
+    report.folded[0].parts_apart_ns = None;
+    for task in &mut report.tasks {
+        (task.delta_user_ns, task.delta_system_ns) = (None, None);
+    }
+    assert!(agreement(&report).contains("within 3.000 ms"), "{}", agreement(&report));
+    report.rusage_ns = Some((1_000_000, 0));
+    assert!(sentences(&report).iter().any(|words| words.contains("not waited for")));
+}

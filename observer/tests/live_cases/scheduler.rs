@@ -1,7 +1,11 @@
 //! Group b: what observers of the scheduler get wrong: idle, waits, open ends, losses.
 
+use std::collections::HashSet;
+
+use serde_json::Value;
+
 use crate::support::{
-    Beside, assert_account, integer, observe, of_tid, program, sum, table, workload,
+    Beside, assert_account, integer, observe, of_tid, program, signed, sum, table, workload,
 };
 
 #[test]
@@ -152,6 +156,50 @@ fn b37_what_members_that_ended_had_stays_in_their_group() {
     assert_eq!(sum(groups.iter().copied(), "members"), 21);
     assert_eq!(sum(groups.iter().copied(), "exited"), 21);
     assert_eq!(sum(groups, "oncpu_ns"), sum(records.tasks(), "oncpu_ns"));
+}
+
+#[test]
+#[ignore = "root"]
+fn b37_of_many_that_ended_each_has_one_record_and_every_sum_is_exact() {
+    // More than are kept one by one, and more than the processes that keep their groups.
+    let count = 14_000;
+    let program = program().to_str().expect("a path in UTF-8");
+    let number = count.to_string();
+    let forks = [program, "workload", "forks", "--count", &number, "--parallel", "8"];
+    let records = observe(&["run", "--by", "process"], &forks);
+    let (tasks, groups) = (records.tasks(), records.of("group"));
+    let trailer = records.one("trailer");
+    assert_eq!(tasks.len() as u64 + integer(trailer, "map_full"), count + 1);
+    let accounts: HashSet<u64> = tasks.iter().map(|task| integer(task, "account")).collect();
+    assert_eq!(accounts.len(), tasks.len(), "nobody twice");
+    for task in &tasks {
+        assert_eq!(task["state"], "exited");
+        assert_account(task);
+    }
+    let residual_ns: i64 = tasks.iter().map(|task| signed(task, "residual_ns")).sum();
+    assert_eq!(residual_ns, signed(trailer, "residual_ns"));
+    assert!(groups.iter().any(|group| group["key"] == "(ended)"), "{} groups", groups.len());
+    assert_eq!(sum(groups.iter().copied(), "members"), tasks.len() as u64);
+    assert_eq!(sum(groups.iter().copied(), "exited"), tasks.len() as u64);
+    for field in ["oncpu_ns", "user_ns", "reported_runtime_ns", "skip_in_ns", "wakeups"] {
+        assert_eq!(
+            sum(groups.iter().copied(), field),
+            sum(tasks.iter().copied(), field),
+            "{field}"
+        );
+    }
+    let parent = groups.iter().find(|group| group["key"] == tasks_leader(&tasks));
+    assert_eq!(parent.map(|group| integer(group, "members")), Some(1));
+    let table = table(&["--top", "3"], &forks);
+    let all = format!("all {} tasks", count + 1);
+    let others = format!("{} other tasks", count - 2);
+    assert!(table.contains(&all) && table.contains(&others), "{table}");
+}
+
+/// The process that forked the others: the one with most time.
+fn tasks_leader(tasks: &[&Value]) -> String {
+    let most = tasks.iter().max_by_key(|task| integer(task, "oncpu_ns")).expect("a task");
+    integer(most, "tgid").to_string()
 }
 
 #[test]

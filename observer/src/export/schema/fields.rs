@@ -71,8 +71,8 @@ pub const RECORDS: [Record; 7] = [
     },
     Record {
         kind: "interval",
-        description: "A task at the end of an interval; its figures are since the account was opened, not since the \
-            interval before.",
+        description: "A task at the end of an interval, if it lives or has ended since the one before; its figures are \
+            since the account was opened, not since the interval before.",
         fields: &[INTERVAL, TASK, FIGURES, TRACE, CYCLES],
     },
     Record {

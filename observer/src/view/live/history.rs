@@ -1,6 +1,6 @@
 //! How each task's bill drifted over the last two minutes.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 
 use super::order::{Key, key};
 use crate::model::TaskFigures;
@@ -52,6 +52,11 @@ impl History {
             }
         }
         self.has_begun = true;
+        // Those that are no longer kept one by one need no past.
+        if self.drifts.len() > tasks.len().saturating_mul(2) {
+            let there: HashSet<Key> = tasks.iter().map(key).collect();
+            self.drifts.retain(|key, _| there.contains(key));
+        }
     }
 
     /// The drift of some tasks together in `count` equal parts of the last two minutes, the oldest first, ns.

@@ -8,7 +8,7 @@ use super::{
     figure,
     tasks::{self, Column},
 };
-use crate::model::{TaskFigures, report::escape};
+use crate::model::{Folded, TaskFigures, report::escape};
 
 /// No row.
 const NONE: u32 = u32::MAX;
@@ -61,6 +61,8 @@ pub struct Entry {
 #[derive(Clone, Debug, Default)]
 struct Side {
     threads: Vec<TaskFigures>,
+    /// Ended threads that are known as sums only.
+    folded: Vec<Folded>,
     groups: Vec<TaskFigures>,
     /// The group of each thread.
     group_of: Vec<u32>,
@@ -74,36 +76,43 @@ impl Side {
     /// Sums the threads of each process. An id that was used again is another process: a thread belongs to the
     /// latest leader with its id that is not younger than itself.
     fn group(&mut self) {
+        let folded = self.folded.iter().filter_map(|folded| Some((folded.process?, folded)));
         let mut leaders: HashMap<u32, Vec<u64>> = HashMap::new();
         for task in self.threads.iter().filter(|task| task.tid == task.tgid) {
             leaders.entry(task.tgid).or_default().push(task.start_ns);
         }
+        for ((tgid, start_ns), _) in folded.clone() {
+            leaders.entry(tgid).or_default().extend(start_ns);
+        }
         let mut known: HashMap<(u32, u64), u32> = HashMap::new();
-        self.groups.clear();
-        self.group_of.clear();
-        for task in &self.threads {
+        let groups = &mut self.groups;
+        groups.clear();
+        let mut join = |task: &TaskFigures, start_ns: Option<u64>| {
             let starts = leaders.get(&task.tgid).map_or(&[][..], Vec::as_slice);
-            let start_ns = starts.iter().filter(|start| **start <= task.start_ns).max();
-            let start_ns = start_ns.or_else(|| starts.iter().min()).copied().unwrap_or(0);
-            let next = self.groups.len() as u32;
+            let start_ns = start_ns.or_else(|| starts.iter().min().copied()).unwrap_or(0);
+            let next = groups.len() as u32;
             let group = *known.entry((task.tgid, start_ns)).or_insert(next);
-            self.group_of.push(group);
             if group == next {
                 // Its threads change; the process stays the same.
-                self.groups.push(TaskFigures {
-                    account: 0,
-                    tid: task.tgid,
-                    start_ns,
-                    ..task.clone()
-                });
-                continue;
+                groups.push(TaskFigures { account: 0, tid: task.tgid, start_ns, ..task.clone() });
+                return group;
             }
-            let sum = &mut self.groups[group as usize];
+            let sum = &mut groups[group as usize];
             figure::add(sum, task);
             if task.tid == task.tgid {
                 sum.comm.clone_from(&task.comm);
                 sum.parent_tgid = task.parent_tgid;
             }
+            group
+        };
+        self.group_of.clear();
+        for task in &self.threads {
+            let starts = leaders.get(&task.tgid).into_iter().flatten();
+            let start_ns = starts.filter(|start| **start <= task.start_ns).max().copied();
+            self.group_of.push(join(task, start_ns));
+        }
+        for ((_, start_ns), folded) in folded {
+            join(&folded.figures, start_ns);
         }
     }
 }
@@ -116,6 +125,8 @@ pub struct Rows {
     before: Side,
     /// For each row of `now` the one of `before`.
     then: Vec<u32>,
+    /// The ended threads without a row are not to be in the sum.
+    purges_folded: bool,
     purged: HashSet<Key>,
     order: Vec<Entry>,
     sum: TaskFigures,
@@ -126,10 +137,10 @@ pub struct Rows {
 }
 
 impl Rows {
-    /// Takes the next reading.
-    pub fn take(&mut self, tasks: Vec<TaskFigures>) {
+    /// Takes the next reading; those in `folded` are in the rows of their processes, and in the sum since the begin.
+    pub fn take(&mut self, tasks: Vec<TaskFigures>, folded: Vec<Folded>) {
         self.before = std::mem::take(&mut self.now);
-        self.now.threads = tasks;
+        (self.now.threads, self.now.folded) = (tasks, folded);
         self.rebuild();
     }
 
@@ -148,6 +159,7 @@ impl Rows {
     /// Takes the tasks that have ended out of the view, not out of the summary; says how many rows that were.
     pub fn purge(&mut self) -> usize {
         let is_over = |task: &&TaskFigures| task.state == "exited";
+        self.purges_folded = true;
         let count = self.order.len();
         self.purged.extend(self.now.threads.iter().filter(is_over).map(key));
         if !self.wanted.processes {
@@ -167,7 +179,8 @@ impl Rows {
     /// All tasks that there are, and of them those that have ended.
     pub fn threads(&self) -> (usize, usize) {
         let exited = self.now.threads.iter().filter(|task| task.state == "exited").count();
-        (self.now.threads.len(), exited)
+        let folded = self.now.folded.iter().map(|folded| folded.members as usize).sum::<usize>();
+        (self.now.threads.len() + folded, exited + folded)
     }
 
     /// A row: its place in the tree, what it was if only the change counts, and what it is.
@@ -293,6 +306,12 @@ impl Rows {
             let value = tasks::value(self.wanted.sort, then, now).unwrap_or(i128::MIN);
             keys.push((value, index));
         }
+        // Who has ended long ago has added nothing since the reading before.
+        if self.wanted.cumulative && needle.is_empty() && !self.purges_folded {
+            let has_row = |folded: &Folded| self.wanted.processes && folded.process.is_some();
+            let rowless = self.now.folded.iter().filter(|folded| !has_row(folded));
+            rowless.for_each(|folded| add(&mut sum, &folded.figures));
+        }
         self.sort(&mut keys);
         self.order.clear();
         if self.wanted.tree {
@@ -381,3 +400,7 @@ fn tree(rows: &[TaskFigures], sorted: &[(i128, u32)], order: &mut Vec<Entry>) {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "order_tests.rs"]
+mod tests;

@@ -207,9 +207,9 @@ impl Model {
 
     fn show(&mut self, reading: Reading) {
         let Reading { now_ns, report, hooks } = reading;
-        let Report { tasks, pairs, cpus, trailer, .. } = report;
+        let Report { tasks, folded, pairs, cpus, trailer, .. } = report;
         self.before = std::mem::replace(&mut self.now, Frame { now_ns, trailer, cpus, hooks });
-        self.rows.take(tasks);
+        self.rows.take(tasks, folded);
         self.pairs.take(pairs);
         self.reorder_pairs();
         self.follow();
