@@ -371,18 +371,22 @@ impl Session {
     /// The figures of the tasks that live or have ended since the snapshot before, by on-CPU time, largest first.
     #[must_use]
     pub fn figures(&self) -> Vec<TaskFigures> {
-        sorted(self.ended.recent().iter().cloned().chain(self.live_figures()).collect())
-    }
-
-    fn live_figures(&self) -> impl Iterator<Item = TaskFigures> {
-        let accounts = self.live.values();
-        accounts.map(|account| account.figures(&self.crossings, self.able, self.read_ns))
+        self.with_living(self.ended.recent().iter())
     }
 
     /// The figures of all tasks that still have their own, by on-CPU time, largest first.
     #[must_use]
     pub fn tasks(&self) -> Vec<TaskFigures> {
-        sorted(self.ended.tasks().cloned().chain(self.live_figures()).collect())
+        self.with_living(self.ended.tasks())
+    }
+
+    fn with_living<'a>(&self, ended: impl Iterator<Item = &'a TaskFigures>) -> Vec<TaskFigures> {
+        let accounts = self.live.values();
+        let live =
+            accounts.map(|account| account.figures(&self.crossings, self.able, self.read_ns));
+        let mut figures: Vec<TaskFigures> = ended.cloned().chain(live).collect();
+        figures.sort_by(|a, b| b.oncpu_ns.cmp(&a.oncpu_ns).then(a.tid.cmp(&b.tid)));
+        figures
     }
 
     /// The sums of those that have ended and are no longer kept one by one.
@@ -405,8 +409,8 @@ impl Session {
     #[must_use]
     pub fn report(&self) -> Report {
         let (tasks, folded) = (self.tasks(), self.folded());
-        let sums = folded.iter().map(|folded| &folded.figures);
-        let residual_ns = tasks.iter().chain(sums).map(|task| task.residual_ns).sum();
+        let all = tasks.iter().chain(folded.iter().map(|folded| &folded.figures));
+        let residual_ns = all.map(|task| task.residual_ns).sum();
         let trailer = Trailer { residual_ns, ..self.trailer() };
         let cpus = self.cpus().map(|(number, cpu)| cpu_figures(number, &cpu)).collect();
         let header = self.header.clone();
@@ -463,11 +467,6 @@ impl Session {
         let active = self.probe.status().iter().filter(|status| status.is_active());
         active.map(|status| self.probe.stats(status).map(|stats| stats.recursion_misses)).sum()
     }
-}
-
-fn sorted(mut figures: Vec<TaskFigures>) -> Vec<TaskFigures> {
-    figures.sort_by(|a, b| b.oncpu_ns.cmp(&a.oncpu_ns).then(a.tid.cmp(&b.tid)));
-    figures
 }
 
 /// The processes that may get more members, after all accounts have been looked at.
