@@ -22,6 +22,8 @@ pub const TRACES: &str = "TRACES";
 pub const OTHER_PAIRS: &str = "OTHER_PAIRS";
 /// By CPU number: what found no room in [`TRACES`].
 pub const OTHER_TRACES: &str = "OTHER_TRACES";
+/// What the program of sched_switch goes on in: the one of its pairs, in slot 0.
+pub const AFTER_SWITCH: &str = "AFTER_SWITCH";
 /// Ids to observe: see [`target`].
 pub const TARGETS: &str = "TARGETS";
 /// The compiled name pattern, one [`crate::glob::Glob`].

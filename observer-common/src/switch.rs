@@ -94,12 +94,11 @@ pub struct Arrival {
     pub bill: Bill,
 }
 
-/// What a switch leaves to the ledger of pairs, which is a program of its own: it runs after this one, for the
-/// same event, and only where pairs are wanted.
+/// What a switch leaves to the ledger of pairs, a program of its own that this one goes on in, where pairs are wanted.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Handover {
-    /// Time of the switch; 0 = nothing is left to do.
+    /// Time of the switch.
     pub now_ns: u64,
     /// See [`Shift`].
     pub skip_ns: u64,

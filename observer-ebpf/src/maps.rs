@@ -4,7 +4,7 @@ use aya_ebpf::{
     bindings::{BPF_ANY, BPF_F_MMAPABLE, BPF_RB_FORCE_WAKEUP, BPF_RB_NO_WAKEUP},
     helpers::{bpf_get_smp_processor_id, bpf_ktime_get_ns},
     macros::map,
-    maps::{Array, CgroupArray, HashMap, RingBuf, Stack},
+    maps::{Array, CgroupArray, HashMap, ProgramArray, RingBuf, Stack},
 };
 use observer_common::{
     cpu::{Cpu, NO_SLOT},
@@ -44,6 +44,9 @@ static OTHER_TRACES: Array<Trace> = Array::with_max_entries(1, BPF_F_MMAPABLE);
 static BLANK_PAIR: Array<Pair> = Array::with_max_entries(1, 0);
 #[map]
 static BLANK_TRACE: Array<Trace> = Array::with_max_entries(1, 0);
+/// What the program of sched_switch goes on in: that of its pairs.
+#[map]
+pub static AFTER_SWITCH: ProgramArray = ProgramArray::with_max_entries(1, 0);
 #[map]
 static TARGETS: HashMap<u32, u32> = HashMap::with_max_entries(1, 0);
 #[map]

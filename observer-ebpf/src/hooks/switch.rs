@@ -22,23 +22,27 @@ use crate::{
 fn sched_switch(ctx: BtfTracePointContext) -> i32 {
     let Some(cpu) = maps::enter(hook::SWITCH) else { return 0 };
     let preempt = ctx.arg::<u64>(0) & 0xff != 0;
-    match config!(switch_args) {
+    let is_observed = match config!(switch_args) {
         switch_args::STATE_SECOND => {
-            switched(cpu, preempt, ctx.arg(2), ctx.arg(3), u64::from(ctx.arg::<u32>(1)));
+            switched(cpu, preempt, ctx.arg(2), ctx.arg(3), u64::from(ctx.arg::<u32>(1)))
         }
         switch_args::STATE_LAST => {
-            switched(cpu, preempt, ctx.arg(1), ctx.arg(2), u64::from(ctx.arg::<u32>(3)));
+            switched(cpu, preempt, ctx.arg(1), ctx.arg(2), u64::from(ctx.arg::<u32>(3)))
         }
         _ => {
             let prev: Ptr = ctx.arg(1);
-            switched(cpu, preempt, prev, ctx.arg(2), kernel::state(prev));
+            switched(cpu, preempt, prev, ctx.arg(2), kernel::state(prev))
         }
+    };
+    if is_observed && config!(pairs) != 0 {
+        pair::go_on(&ctx);
     }
     0
 }
 
+/// True if a side of the switch is observed.
 #[inline(always)]
-fn switched(cpu: &mut Cpu, preempt: bool, prev: Ptr, next: Ptr, prev_state: u64) {
+fn switched(cpu: &mut Cpu, preempt: bool, prev: Ptr, next: Ptr, prev_state: u64) -> bool {
     let next_tid = kernel::tid(next);
     let next_slot = maps::slot_of(next_tid);
     let next_kind = owner::of_unobserved(next_tid);
@@ -55,7 +59,7 @@ fn switched(cpu: &mut Cpu, preempt: bool, prev: Ptr, next: Ptr, prev_state: u64)
         if cpu.owner != next_kind as u32 || cpu.since_ns == 0 {
             switch::pass(cpu, next_kind, maps::now_ns());
         }
-        return;
+        return false;
     }
 
     let at = moment(cpu, prev, requested != 0);
@@ -106,6 +110,7 @@ fn switched(cpu: &mut Cpu, preempt: bool, prev: Ptr, next: Ptr, prev_state: u64)
     }
     cpu.handover = left;
     switch::mark_clock(cpu);
+    true
 }
 
 /// `prev` got the CPU by a switch that was missed: its run begins when the kernel noted that it did.

@@ -20,7 +20,7 @@ pub const SCHEMA: &str = "observer/1";
 pub struct HookLine {
     /// The event's name, as the kernel has it.
     pub name: String,
-    /// How its program meets it: `tp_btf`, `fentry`, `fexit`, `perf`, `iter`, `run`.
+    /// How its program meets it: `tp_btf`, `tail`, `fentry`, `fexit`, `kprobe`, `kretprobe`, `perf`, `iter`, `run`.
     pub via: String,
     /// The kernel function that it meets, where there is a choice.
     pub function: Option<String>,

@@ -16,6 +16,8 @@ pub enum Via {
     Probe(&'static [&'static str]),
     /// Its return (kretprobe).
     ReturnProbe(&'static [&'static str]),
+    /// The same tracepoint as another hook's program, which goes on in this one (a tail call).
+    After(&'static str),
     /// A software event of perf, on each CPU, each occurrence.
     Software(SoftwareEvent),
     /// A task iterator, run by the reader.
@@ -34,6 +36,7 @@ impl Via {
             Self::Return(_) => "fexit",
             Self::Probe(_) => "kprobe",
             Self::ReturnProbe(_) => "kretprobe",
+            Self::After(_) => "tail",
             Self::Software(_) => "perf",
             Self::TaskIterator => "iter",
             Self::Reader => "run",
@@ -125,7 +128,7 @@ pub const HOOKS: [Hook; names::HOOKS] = [
     hook_of(
         "sched_switch:pairs",
         hook::PAIRS,
-        Via::Tracepoint("sched_switch"),
+        Via::After("sched_switch"),
         "who woke whom, who traced whom, and whose time went to whom",
     ),
     tracepoint(

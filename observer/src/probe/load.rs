@@ -4,7 +4,7 @@ use std::io;
 
 use aya::{
     Btf as AyaBtf, Ebpf, EbpfLoader,
-    maps::{MapError, Stack},
+    maps::{MapError, ProgramArray, Stack},
     programs::{
         Program, ProgramError,
         perf_event::{PerfEventConfig, PerfEventScope, SamplePolicy},
@@ -157,7 +157,32 @@ fn start(
         Via::Probe(symbols) | Via::ReturnProbe(symbols) => {
             meet_symbol(ebpf, hook, symbols, request.limits)
         }
+        Via::After(tracepoint) => (follow(ebpf, hook, tracepoint, request.limits, types), None),
         _ => (meet(ebpf, hook, request, types), None),
+    }
+}
+
+/// A program that another one at the same tracepoint goes on in: loaded, and not attached itself.
+fn follow(
+    ebpf: &mut Ebpf,
+    hook: &Hook,
+    tracepoint: &str,
+    limits: &Limits,
+    types: &AyaBtf,
+) -> State {
+    let Some(Program::BtfTracePoint(program)) = ebpf.program_mut(hook.program()) else {
+        return State::Absent("the object has no such program".to_owned());
+    };
+    let descriptor =
+        program.load(tracepoint, types).and_then(|()| Ok(program.fd()?.try_clone()?));
+    let result = descriptor.and_then(|descriptor| {
+        let map = ebpf.map_mut(names::AFTER_SWITCH);
+        let map = map.ok_or_else(|| MapError::InvalidName { name: names::AFTER_SWITCH.into() })?;
+        Ok(ProgramArray::try_from(map)?.set(0, &descriptor, 0)?)
+    });
+    match result {
+        Ok(()) => State::Active(verified_instructions(ebpf, hook)),
+        Err(error) => refusal(&error, limits),
     }
 }
 

@@ -3,7 +3,7 @@
 use std::os::fd::OwnedFd;
 
 use aya::sys::{Stats, enable_stats};
-use observer_common::names::HOOKS;
+use observer_common::names::{HOOKS, hook};
 
 use crate::{
     clock::{now_ns, process_cpu_ns},
@@ -73,7 +73,9 @@ impl OwnCost {
         let sampled = self.sample.iter().fold((0_u128, 0_u128), |(time, runs), sample| {
             (time + u128::from(sample.run_time_ns), runs + u128::from(sample.run_count))
         });
-        let estimate = self.sample.iter().zip(runs).fold(0_u128, |sum, (sample, runs)| {
+        // The kernel counts a program that another one goes on in as a part of that.
+        let called = self.sample.iter().zip(runs).enumerate().filter(|(at, _)| *at != hook::PAIRS);
+        let estimate = called.fold(0_u128, |sum, (_, (sample, runs))| {
             // A hook that did not run in the sample is taken for an average one.
             let (time_ns, count) = match sample.run_count {
                 0 => sampled,

@@ -14,8 +14,8 @@ const TRIPS: u64 = 60_000;
 /// Hooks that the totals need, where the kernel has them: the floor of `--no-split` has these empty.
 const TOTALS: [&str; 2] = ["sched_switch", "sched_entry_tp"];
 /// What the pairs and the split into user and system need on top.
-const SPLIT_AND_PAIRS: [&str; 6] =
-    ["sched_switch", "sched_exit_tp", "sched_waking", "sched_wakeup", "sys_enter", "sys_exit"];
+const SPLIT_AND_PAIRS: [&str; 5] =
+    ["sched_exit_tp", "sched_waking", "sched_wakeup", "sys_enter", "sys_exit"];
 
 /// The ping-pong of observer's own, and perf's.
 ///

@@ -144,7 +144,11 @@ const HEADER: &[Field] = &[
 
 const HOOK: &[Field] = &[
     field("name", Text, "The event's name, as the kernel has it."),
-    field("via", Text, "How its program meets it: tp_btf, fentry, fexit, perf, iter or run."),
+    field(
+        "via",
+        Text,
+        "How its program meets it: tp_btf, tail (the program of another hook goes on in it), fentry, fexit, kprobe, kretprobe, perf, iter or run.",
+    ),
     field("function", MaybeText, "The kernel function that it meets, where there is a choice."),
     field("state", Word(&["active", "off", "absent", "refused"]), "What became of it."),
     field("reason", MaybeText, "Why it is not active; null if it is."),

@@ -90,7 +90,7 @@ enum Who {
     Alone,
     /// That of two tasks that take turns on the CPU, together. At a switch the kernel's border is `vtime_task_switch`
     /// (`finish_task_switch`, kernel/sched/core.c), observer's the tracepoint before it: what lies between, observer's
-    /// own second program among it, is prev's to the kernel and next's to observer. One way takes longer than the
+    /// own program among it, is prev's to the kernel and next's to observer. One way takes longer than the
     /// other, so one of the two gains what the other loses: 0.7 to 1.4 us at each stop, half of it without pairs.
     Together,
 }
