@@ -47,6 +47,8 @@ pub mod target {
     pub const PROCESS: u32 = 1;
     /// The key is a tid: this thread alone.
     pub const THREAD: u32 = 2;
+    /// A key that is no task's. Its value is a tid: while it is there, only that thread is found.
+    pub const ONLY: u32 = 0;
 }
 
 macro_rules! hooks {

@@ -168,10 +168,10 @@ pub fn ended(cpu: &mut Cpu, task: &mut Task, slot: u32) {
     }
 }
 
-/// What the session asked for by this id: bits of [`observer_common::names::target`].
+/// What the session asked for by this id: see [`observer_common::names::target`].
 #[inline(always)]
 pub fn target(id: u32) -> u32 {
-    // SAFETY: the value is copied at once; the map is written only before the programs run.
+    // SAFETY: the value is copied at once; the map is written only while nothing is being looked for.
     unsafe { TARGETS.get(id) }.copied().unwrap_or(0)
 }
 

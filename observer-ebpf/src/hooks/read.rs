@@ -7,7 +7,7 @@ use observer_common::{
     bill::{Bill, RunQueue},
     cpu::{Cpu, NO_SLOT, owner},
     lifecycle,
-    names::hook,
+    names::{hook, target},
     switch::Place,
     task::flag,
 };
@@ -40,12 +40,18 @@ extern "C" fn find_tasks(ctx: *mut c_void) -> i32 {
     if task.is_null() {
         return 0;
     }
+    let tid = kernel::tid(task);
+    let only = maps::target(target::ONLY);
+    if only != 0 && only != tid {
+        return 0;
+    }
     let extra = match wanted_by_id(task) {
+        _ if only != 0 => 0,
         Some(extra) => extra,
         None if wanted_by_rule(task, None) => flag::FOLLOW,
         None => return 0,
     };
-    if kernel::is_zombie(task) || maps::slot_of(kernel::tid(task)) != NO_SLOT {
+    if kernel::is_zombie(task) || maps::slot_of(tid) != NO_SLOT {
         return 0;
     }
     if let Some((account, _slot)) = open(&IterContext(ctx), cpu, task, extra)

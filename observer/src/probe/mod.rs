@@ -20,7 +20,7 @@ use aya::{
 use observer_common::{
     cpu::Cpu,
     glob::Glob,
-    names::{self, hook},
+    names::{self, hook, target},
     pair::{Pair, PairKey},
     ptrace::Trace,
     task::{Task, state},
@@ -80,7 +80,8 @@ impl Sizes {
             // PID_MAX_LIMIT (include/linux/threads.h) where it cannot be read.
             tids: limits.pid_max.unwrap_or(4 * 1024 * 1024).saturating_add(1),
             ring_bytes: 256 * 1024,
-            targets: u32::try_from(targets).unwrap_or(u32::MAX).max(64),
+            // And one more, for `find_only`.
+            targets: u32::try_from(targets).unwrap_or(u32::MAX).saturating_add(1).max(64),
             pairs: max_pairs.unwrap_or(MAX_PAIRS).max(1),
         }
     }
@@ -183,11 +184,6 @@ impl Probe {
         self.targets.insert(id, known | what, 0).context("cannot name a task to observe")
     }
 
-    /// Takes back what [`Probe::add_target`] said.
-    pub fn remove_target(&mut self, id: u32) -> Result<()> {
-        self.targets.remove(&id).context("cannot take back a task to observe")
-    }
-
     /// Goes to each CPU once, so that the offset between the clocks is known there before anything is booked.
     ///
     /// A CPU that this thread may not run on learns it at its first tick or switch.
@@ -215,6 +211,14 @@ impl Probe {
         // The program writes nothing; reading to the end runs it once for each task.
         std::io::copy(&mut pass.by_ref(), &mut std::io::sink()).context("task iterator")?;
         self.read_cpus()
+    }
+
+    /// Opens an account for one thread, whoever else is wanted.
+    pub fn find_only(&mut self, tid: u32) -> Result<()> {
+        self.targets.insert(target::ONLY, tid, 0).context("cannot name a thread to observe")?;
+        let found = self.find_tasks();
+        self.targets.remove(&target::ONLY).context("cannot take back a thread to observe")?;
+        found
     }
 
     /// Closes the open interval of each CPU, on that CPU.
@@ -363,6 +367,20 @@ impl Probe {
             self.other_traces.read(cpu).iter().for_each(|trace| traces.add(trace));
         }
         (pairs, traces)
+    }
+
+    /// Forgets it. Whoever is observed meanwhile loses what is booked at that moment.
+    pub fn forget_folded(&mut self) -> Result<()> {
+        self.blank::<Pair>(names::OTHER_PAIRS)?;
+        self.blank::<Trace>(names::OTHER_TRACES)
+    }
+
+    fn blank<V: aya::Pod + Default>(&mut self, name: &str) -> Result<()> {
+        let map = self.ebpf.map_mut(name).ok_or_else(|| anyhow!("no map {name}"))?;
+        let mut array = aya::maps::Array::try_from(map)?;
+        let mut all = 0..array.len();
+        all.try_for_each(|cpu| array.set(cpu, V::default(), 0))
+            .with_context(|| format!("cannot clear {name}"))
     }
 
     /// The ring's descriptor: readable when it holds more than the reader should let lie.

@@ -25,7 +25,7 @@ use nix::{
     unistd::{ForkResult, Pid, fork},
 };
 use observer_common::{
-    names::{hook, target},
+    names::hook,
     task::{Task, crossing, mode, state},
 };
 
@@ -170,12 +170,9 @@ fn wait_for_end(probe: &Probe, slot: u32) {
     debug!("a task of the calibration (slot {slot}) has not ended");
 }
 
-/// Names a thread to the kernel side and finds its slot.
+/// Opens an account for a thread, for nobody else yet, and finds its slot.
 fn observe(probe: &mut Probe, tid: u32) -> Result<u32> {
-    probe.add_target(tid, target::THREAD)?;
-    let found = probe.find_tasks();
-    probe.remove_target(tid)?;
-    found?;
+    probe.find_only(tid)?;
     let used = probe.used_slots();
     used.into_iter()
         .map(|(slot, _)| slot)

@@ -219,7 +219,7 @@ impl Session {
         self.ended.clear();
         self.live.clear();
         self.ledger.clear();
-        Ok(())
+        self.probe.forget_folded()
     }
 
     /// Takes in the accounts that have ended since the last time, and gives their slots back.
