@@ -17,14 +17,6 @@ pub struct Crossings {
     pub spread_ps: [Option<u64>; crossing::COUNT],
 }
 
-impl Crossings {
-    /// True when every kind could be calibrated.
-    #[must_use]
-    pub fn is_whole(&self) -> bool {
-        self.cost_ps.iter().all(Option::is_some)
-    }
-}
-
 /// Which figures the active hooks can give.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Able {

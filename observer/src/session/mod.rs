@@ -148,7 +148,7 @@ impl Session {
             cycles: cycles.is_counted(),
         };
         let crossings = calibration::crossings(&mut probe, &limits, able);
-        debug!("start: crossings calibrated, or found in the cache");
+        debug!("start: crossings calibrated, or the kept ones looked at");
         // Not before: statistics add to each run, and so to what the borders cost.
         let cost = OwnCost::begin();
         let accounting = Accounting::detect(&btf);
