@@ -139,6 +139,17 @@ pub struct Stop {
     pub _pad: u32,
 }
 
+impl Stop {
+    /// Another one begins, whose tracer is not known yet: without one the rest says nothing. Not all of it is cleared: on
+    /// arm64 before 6.0 a program that goes on in another one may call no function (`check_map_func_compatibility`,
+    /// kernel/bpf/verifier.c), not even to clear a block.
+    #[inline(always)]
+    pub fn forget(&mut self) {
+        self.tracer = 0;
+        self.resumed_ns = 0;
+    }
+}
+
 /// The books of a tracer and its tracee.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -7,7 +7,6 @@ use crate::{
     bill::{Bill, RQCF_ACT_SKIP, RunQueue},
     clock::JUMP_NS,
     cpu::{Cpu, NO_SLOT, owner},
-    ptrace::Stop,
     task::{Task, crossing, flag, mode, state},
 };
 
@@ -187,7 +186,10 @@ pub fn arrived_ns(cpu: &Cpu, arrival_ns: u64, now_ns: u64) -> u64 {
 /// meanwhile no hook could tell, so its mode is not known.
 #[inline(always)]
 pub fn arrive_late(cpu: &mut Cpu, task: &mut Task, at: &Moment, slot: u32, now_ns: u64) {
-    arrive(cpu, task, at, &Arrival { slot, ..Arrival::default() });
+    // See `may_arrive_late`: there is no bill to open.
+    task.begin();
+    task.set(flag::BASED);
+    run(cpu, task, at, slot);
     let mode = if task.has(flag::KERNEL) { mode::SYSTEM } else { mode::UNCLASSIFIED };
     task.begin();
     cpu.charge_as(now_ns, Some(task), mode);
@@ -279,7 +281,7 @@ pub fn depart(cpu: &mut Cpu, task: &mut Task, at: &Moment, from: &Departure) {
         task.ptrace_stops += 1;
         task.stopped_since_ns = at.now_ns;
         task.set(flag::STOPPED);
-        task.stop = Stop::default();
+        task.stop.forget();
         task.tracer_tid = from.tracer_tid;
     } else if !stays && from.state & TASK_STOPPED != 0 {
         task.job_stops += 1;
@@ -317,6 +319,12 @@ pub fn depart_unobserved(cpu: &mut Cpu, at: &Moment) {
 pub fn arrive(cpu: &mut Cpu, task: &mut Task, at: &Moment, to: &Arrival) {
     task.begin();
     base(task, &to.bill, to.place);
+    run(cpu, task, at, to.slot);
+}
+
+/// The rest of an arrival, of a task whose bill is open; it ends the writing that its caller began.
+#[inline(always)]
+fn run(cpu: &mut Cpu, task: &mut Task, at: &Moment, slot: u32) {
     if task.wait_since_ns != 0 {
         task.wait_ns += at.now_ns.saturating_sub(task.wait_since_ns);
         task.waits += 1;
@@ -342,7 +350,7 @@ pub fn arrive(cpu: &mut Cpu, task: &mut Task, at: &Moment, to: &Arrival) {
     task.path_in_ns += at.shift.path_ns;
     task.updated_ns = at.now_ns;
     task.end();
-    cpu.slot = to.slot;
+    cpu.slot = slot;
     cpu.owner = owner::TASK as u32;
     cpu.base_mode = task.base_mode;
 }

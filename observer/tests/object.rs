@@ -29,6 +29,7 @@ fn every_map_is_in_the_object() {
         names::SLOTS,
         names::FREE,
         names::ENDED,
+        names::AFTER_SWITCH,
         names::TARGETS,
         names::GLOB,
         names::CGROUP,
@@ -45,4 +46,25 @@ fn the_licence_lets_it_call_the_tracing_helpers() {
 #[test]
 fn the_object_has_type_information() {
     assert!(object().btf.is_some(), "without BTF, the kernel cannot show names");
+}
+
+/// `call` of a function of ours (`BPF_PSEUDO_CALL`), and of the helper `bpf_tail_call` (include/uapi/linux/bpf.h).
+const CALL: u8 = 0x85;
+const TO_FUNCTION: u8 = 1;
+const TAIL_CALL: i32 = 12;
+
+/// arm64 before 6.0 loads no program that does both (`check_map_func_compatibility`, kernel/bpf/verifier.c).
+#[test]
+fn a_program_that_goes_on_in_another_one_calls_no_function() {
+    let object = object();
+    let mut going_on = Vec::new();
+    for (name, program) in &object.programs {
+        let function = &object.functions[&program.function_key()];
+        let calls = || function.instructions.iter().filter(|one| one.code == CALL);
+        if calls().any(|call| call.src_reg() == 0 && call.imm == TAIL_CALL) {
+            assert!(calls().all(|call| call.src_reg() != TO_FUNCTION), "{name} calls a function");
+            going_on.push(name.as_str());
+        }
+    }
+    assert_eq!(going_on, ["sched_switch"]);
 }

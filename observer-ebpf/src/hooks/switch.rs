@@ -18,7 +18,10 @@ use crate::{
 };
 
 /// `(bool preempt, prev, next[, prev_state])`, after the next task was picked, before the stacks change.
+///
+/// It calls no function, so that it may go on in another program on arm64 before 6.0: see `Stop::forget`.
 #[btf_tracepoint(function = "sched_switch")]
+#[inline(always)]
 fn sched_switch(ctx: BtfTracePointContext) -> i32 {
     let Some(cpu) = maps::enter(hook::SWITCH) else { return 0 };
     let preempt = ctx.arg::<u64>(0) & 0xff != 0;
