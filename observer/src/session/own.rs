@@ -3,11 +3,14 @@
 use std::os::fd::OwnedFd;
 
 use aya::sys::{Stats, enable_stats};
-use observer_common::names::{HOOKS, hook};
+use observer_common::names;
 
 use crate::{
     clock::{now_ns, process_cpu_ns},
-    probe::{Probe, ProgramStats},
+    probe::{
+        Probe, ProgramStats,
+        hooks::{HOOKS, Via},
+    },
 };
 
 /// The kernel's program statistics cost two clock reads for each run, so they are on for this long only; what
@@ -19,7 +22,7 @@ pub struct OwnCost {
     statistics: Option<OwnedFd>,
     began_ns: u64,
     cpu_at_begin_ns: u64,
-    sample: [ProgramStats; HOOKS],
+    sample: [ProgramStats; names::HOOKS],
     have_sample: bool,
 }
 
@@ -31,7 +34,7 @@ impl OwnCost {
             statistics: enable_stats(Stats::RunTime).ok(),
             began_ns: now_ns(),
             cpu_at_begin_ns: process_cpu_ns(),
-            sample: [ProgramStats::default(); HOOKS],
+            sample: [ProgramStats::default(); names::HOOKS],
             have_sample: false,
         }
     }
@@ -66,7 +69,7 @@ impl OwnCost {
 
     /// Time in the programs: runs times the mean of the sample. It leaves out what the kernel needs to call them.
     #[must_use]
-    pub fn hook_ns(&self, runs: &[u64; HOOKS]) -> Option<u64> {
+    pub fn hook_ns(&self, runs: &[u64; names::HOOKS]) -> Option<u64> {
         if !self.have_sample {
             return None;
         }
@@ -74,14 +77,15 @@ impl OwnCost {
             (time + u128::from(sample.run_time_ns), runs + u128::from(sample.run_count))
         });
         // The kernel counts a program that another one goes on in as a part of that.
-        let called = self.sample.iter().zip(runs).enumerate().filter(|(at, _)| *at != hook::PAIRS);
-        let estimate = called.fold(0_u128, |sum, (_, (sample, runs))| {
+        let called = HOOKS.iter().filter(|hook| !matches!(hook.via, Via::After(_)));
+        let estimate = called.fold(0_u128, |sum, hook| {
+            let (sample, runs) = (&self.sample[hook.index], runs[hook.index]);
             // A hook that did not run in the sample is taken for an average one.
             let (time_ns, count) = match sample.run_count {
                 0 => sampled,
                 count => (u128::from(sample.run_time_ns), u128::from(count)),
             };
-            sum + time_ns * u128::from(*runs) / count.max(1)
+            sum + time_ns * u128::from(runs) / count.max(1)
         });
         u64::try_from(estimate).ok()
     }
