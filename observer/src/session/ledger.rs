@@ -142,7 +142,8 @@ impl Ledger {
         let mut finished: Vec<(PairKey, PairFigures)> = Vec::new();
         let mut used = self.open_parties();
         let mut put = |key: &PairKey, figures: &dyn Fn() -> PairFigures| {
-            used.extend([key.from, key.to]);
+            let parties = [key.from, key.to].into_iter();
+            used.extend(parties.filter(|party| self.unused.contains_key(party)));
             if self.is_final(key) {
                 finished.push((*key, figures()));
             } else if let Some(live) = live.as_mut() {
