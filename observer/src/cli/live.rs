@@ -43,7 +43,7 @@ pub fn main(args: &LiveArgs) -> Result<ExitCode> {
         runtime.block_on(watch(args, &mut session, signals, &mut output, may_be_empty))
     };
     session.finish()?;
-    output.ended(&session.take_evicted());
+    output.ended(&mut session);
     let mut report = session.report();
     report.sentences = verdict::sentences(&report);
     match result {
@@ -79,12 +79,12 @@ async fn watch(
         match ticker.next(session.patience()).await {
             Event::Pump | Event::Child => {
                 session.pump()?;
-                output.ended(&session.take_evicted());
+                output.ended(session);
             }
             Event::Signal(_) => return Ok(()),
             Event::Reading => {
                 session.snapshot()?;
-                output.ended(&session.take_evicted());
+                output.ended(session);
                 let now_ns = now_ns();
                 number += 1;
                 if output.is_table() {

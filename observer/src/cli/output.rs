@@ -97,14 +97,15 @@ impl Output {
         self.by.is_some_and(|by| by != By::Thread)
     }
 
-    /// The final figures of ended tasks that the report will not have one by one. Should this fail, the observation
-    /// goes on, and [`Output::finish`] says so.
-    pub fn ended(&mut self, tasks: &[TaskFigures]) {
+    /// Writes the final figures of those ended tasks that the report will not have one by one. Should this fail, the
+    /// observation goes on, and [`Output::finish`] says so.
+    pub fn ended(&mut self, session: &mut Session) {
+        let tasks = session.take_evicted();
         if tasks.is_empty() || self.broken.is_some() {
             return;
         }
         if let Some(exporter) = &mut self.exporter {
-            let result = exporter.tasks(None, tasks);
+            let result = exporter.tasks(None, &tasks);
             self.broken = result.with_context(|| self.name()).err();
         }
     }

@@ -70,7 +70,9 @@ pub fn observe(
     }
     let ended = runtime.block_on(attend(&mut session, &child, signals, &mut output))?;
     session.finish()?;
-    hand_out(&mut session, &mut output);
+    if let Some(output) = &mut output {
+        output.ended(&mut session);
+    }
     let mut report = session.report();
     report.rusage_ns = Some((ended.user_ns, ended.system_ns));
     report.sentences = verdict::sentences(&report);
@@ -81,13 +83,6 @@ pub fn observe(
 #[must_use]
 pub fn exit_code(ended: &Ended) -> ExitCode {
     ExitCode::from(u8::try_from(ended.status & 0xff).unwrap_or(super::exit::FAILURE))
-}
-
-/// Ended tasks that will not be in the report one by one go out now.
-fn hand_out(session: &mut Session, output: &mut Option<&mut Output>) {
-    if let Some(output) = output {
-        output.ended(&session.take_evicted());
-    }
 }
 
 /// Until the command has ended. Signals are passed on; the terminal sends its own to both.
@@ -114,6 +109,8 @@ async fn attend(
                 }
             }
         }
-        hand_out(session, output);
+        if let Some(output) = output {
+            output.ended(session);
+        }
     }
 }

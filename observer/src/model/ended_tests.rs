@@ -53,10 +53,6 @@ fn live(hands_out: bool, lives: &[Vec<(u32, u64)>]) -> (Ended, Vec<TaskFigures>,
     (ended, all, evicted)
 }
 
-fn total(tasks: &[&TaskFigures]) -> TaskFigures {
-    sum(tasks)
-}
-
 fn json(task: &TaskFigures) -> serde_json::Value {
     serde_json::to_value(task).unwrap()
 }
@@ -180,10 +176,10 @@ proptest::proptest! {
         lives in proptest::collection::vec(proptest::collection::vec((1_u32..30, 0_u64..1000), 0..12), 1..12)
     ) {
         let (ended, all, evicted) = live(true, &lives);
-        let wanted = json(&total(&all.iter().collect::<Vec<_>>()));
+        let wanted = json(&sum(&all.iter().collect::<Vec<_>>()));
         let sums = ended.folded().map(|folded| &folded.figures);
         let rows: Vec<&TaskFigures> = ended.tasks().chain(sums).collect();
-        proptest::prop_assert_eq!(json(&total(&rows)), wanted.clone());
+        proptest::prop_assert_eq!(json(&sum(&rows)), wanted.clone());
         // Each has its own figures once: here, or handed out.
         let mut accounts: Vec<u64> =
             ended.tasks().chain(&evicted).map(|task| task.account).collect();
@@ -194,7 +190,7 @@ proptest::proptest! {
             let groups = grouped(&ended, by);
             let figures: Vec<&TaskFigures> = groups.iter().map(|group| &group.figures).collect();
             if !all.is_empty() {
-                proptest::prop_assert_eq!(json(&total(&figures)), wanted.clone());
+                proptest::prop_assert_eq!(json(&sum(&figures)), wanted.clone());
             }
             proptest::prop_assert_eq!(groups.iter().map(|group| group.members).sum::<u64>(), all.len() as u64);
             // What is a group of its own is what it would be if everybody had been kept.
