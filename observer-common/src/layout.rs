@@ -67,6 +67,8 @@ pub struct Layout {
     pub task_exec_start: u64,
     /// `task_struct.sched_info.last_arrival` (`CONFIG_SCHED_INFO`), 8 bytes.
     pub task_arrival: u64,
+    /// `task_struct.sched_info.last_queued` (likewise), 8 bytes.
+    pub task_queued: u64,
     /// `task_struct.se.cfs_rq` (`CONFIG_FAIR_GROUP_SCHED`); set for every class and for idle.
     pub task_cfs_rq: u64,
     /// `cfs_rq.rq`.
@@ -120,6 +122,7 @@ impl Layout {
         task_runtime: ABSENT,
         task_exec_start: ABSENT,
         task_arrival: ABSENT,
+        task_queued: ABSENT,
         task_cfs_rq: ABSENT,
         cfs_rq_rq: ABSENT,
         rq_clock: ABSENT,
@@ -153,6 +156,8 @@ pub struct Config {
     pub has_task_regs: u64,
     /// `sched_entry_tp` is attached, so the request that it saw is exact.
     pub has_entry: u64,
+    /// A hook sees skip requests: `sched_entry_tp`, `sched_wakeup` or `wakeup_preempt`.
+    pub has_requests: u64,
     /// `sched_exit_tp` is attached, so a switch that was missed is made good before the next one.
     pub has_exit: u64,
     /// Observe every task.
@@ -185,6 +190,7 @@ impl Config {
         switch_args: switch_args::STATE_LAST,
         has_task_regs: 0,
         has_entry: 0,
+        has_requests: 0,
         has_exit: 0,
         all: 0,
         by_comm: 0,

@@ -234,6 +234,19 @@ pub fn shift(cpu: &mut Cpu, now_ns: u64, rq: &RunQueue, requested: bool) -> Shif
     Shift { skipped, skip_ns: stale_ns - path_ns, path_ns }
 }
 
+/// True when the run queue's clock has not moved since the next task was put on it: the way to tell a skipped update
+/// where no hook sees the request. `queued_ns` is what the kernel noted then (`sched_info_enqueue`, kernel/sched/stats.h,
+/// by `rq_clock`), 0 = nothing.
+///
+/// A request is missed where something moved the clock after the wakeup that made it, another wakeup or the tick; and a task
+/// that an idle CPU pulled within `__schedule` (`sched_balance_newidle`) looks like one. Neither changes what the switch
+/// shifts, only whether it counts as skip or as path.
+#[must_use]
+#[inline(always)]
+pub fn stood_still(rq: &RunQueue, queued_ns: u64) -> bool {
+    queued_ns != 0 && rq.clock_ns == queued_ns
+}
+
 /// Forgets the void clock updates up to this switch.
 #[inline(always)]
 pub fn mark_clock(cpu: &mut Cpu) {

@@ -238,6 +238,12 @@ pub fn arrival(task: Ptr) -> u64 {
     load_or(task, offset!(task_arrival), 0)
 }
 
+/// Since when it waits for a CPU, by its run queue's clock; 0 = it does not, or not known.
+#[inline(always)]
+pub fn queued(task: Ptr) -> u64 {
+    load_or(task, offset!(task_queued), 0)
+}
+
 /// The run queue that the task is on or runs on (`se.cfs_rq->rq`, set for every class and for idle).
 ///
 /// For each load of a pointer the verifier goes through all types of the kernel (`btf_nested_type_is_trusted`,

@@ -38,6 +38,8 @@ pub enum Era {
     Wakeup,
     /// 6.18 and later: `sched_entry_tp` sees the request.
     Entry,
+    /// Not at all: totals have no hook but `sched_switch`, which looks at how long the clock stands still.
+    Queued,
 }
 
 /// What a model is like.
@@ -106,6 +108,8 @@ pub struct Thread {
     pub on_rq: bool,
     pub runtime_ns: u64,
     exec_start_ns: u64,
+    /// `sched_info.last_queued`.
+    queued_ns: u64,
     pub skip_in: u64,
     pub skip_out: u64,
     /// What skipped updates added to its bill, above the mean path.
@@ -171,6 +175,15 @@ impl Kernel {
             let who = Identity { address: 1 + index as u64, ..Identity::default() };
             lifecycle::open(&mut kernel.accounts[index], &who, 0, now_ns);
             lifecycle::found(&mut kernel.accounts[index], &bill);
+        }
+        if setup.era == Era::Queued {
+            // No wakeup shows a young clock before the first switch, so a session looks at each CPU as it begins.
+            for cpu in 0..cpus {
+                kernel.update_rq_clock(cpu);
+                kernel.path();
+                let (now_ns, clocks) = (kernel.now_ns(), kernel.clocks(cpu));
+                kernel.cpus[cpu].learn_offset(now_ns, &clocks);
+            }
         }
         kernel
     }
@@ -253,17 +266,19 @@ impl Kernel {
         assert!(!self.threads[wakee].on_rq);
         let now_ns = self.now_ns();
         let wakee_slot = self.slot(wakee);
-        if self.cpus[by].slot != NO_SLOT {
+        let is_seen = self.setup.era != Era::Queued;
+        if is_seen && self.cpus[by].slot != NO_SLOT {
             let waker = &mut self.accounts[self.cpus[by].slot as usize - 1];
             wakeup::waking(&mut self.cpus[by], waker, now_ns, &Waker::default());
         }
-        if wakee_slot != NO_SLOT {
+        if is_seen && wakee_slot != NO_SLOT {
             wakeup::woken(&mut self.accounts[wakee], &Wake::at(now_ns));
         }
         self.spend(50..150);
         self.update_rq_clock(target);
         self.threads[wakee].cpu = target;
         self.threads[wakee].on_rq = true;
+        self.threads[wakee].queued_ns = self.rqs[target].clock_ns;
         let rq = &mut self.rqs[target];
         rq.queue.push_back(wakee);
         rq.need_resched |= preempts || rq.current.is_none();
@@ -271,7 +286,7 @@ impl Kernel {
             rq.flags |= RQCF_REQ_SKIP;
         }
         self.path();
-        if self.cpus[target].slot | wakee_slot != NO_SLOT {
+        if is_seen && self.cpus[target].slot | wakee_slot != NO_SLOT {
             let now_ns = self.now_ns();
             if wakee_slot != NO_SLOT {
                 wakeup::enqueued(&mut self.accounts[wakee], now_ns);
@@ -327,9 +342,20 @@ impl Kernel {
             self.threads[next].exec_start_ns = self.rqs[cpu].clock_task_ns;
         }
         self.sched_switch(cpu, prev, next, call, requested != 0);
+        self.sched_info_switch(cpu, prev, next);
         self.rqs[cpu].flags = 0;
         self.rqs[cpu].current = next;
         self.spend(50..100);
+    }
+
+    /// `sched_info_switch`: who could run on is queued again, who runs is not.
+    fn sched_info_switch(&mut self, cpu: usize, prev: Option<usize>, next: Option<usize>) {
+        if let Some(prev) = prev.filter(|prev| self.threads[*prev].on_rq) {
+            self.threads[prev].queued_ns = self.rqs[cpu].clock_ns;
+        }
+        if let Some(next) = next {
+            self.threads[next].queued_ns = 0;
+        }
     }
 
     /// The hook, and the truth beside it.
@@ -345,10 +371,12 @@ impl Kernel {
         let next_slot = next.map_or(NO_SLOT, |next| self.slot(next));
         let next_kind = if next.is_some() { owner::OTHER } else { owner::IDLE };
         let now_ns = self.now_ns();
-        let requested = if self.setup.era == Era::Entry {
-            self.cpus[cpu].entry_request
-        } else {
-            self.cpus[cpu].request
+        let clocks = self.clocks(cpu);
+        let queued_ns = next.map_or(0, |next| self.threads[next].queued_ns);
+        let requested = match self.setup.era {
+            Era::Entry => self.cpus[cpu].entry_request != 0,
+            Era::Act | Era::Wakeup => self.cpus[cpu].request != 0,
+            Era::Queued => switch::stood_still(&clocks, queued_ns),
         };
         self.cpus[cpu].request = 0;
         assert_eq!(self.cpus[cpu].slot, prev_slot);
@@ -358,8 +386,7 @@ impl Kernel {
             }
             return;
         }
-        let clocks = self.clocks(cpu);
-        let shift = switch::shift(&mut self.cpus[cpu], now_ns, &clocks, requested != 0);
+        let shift = switch::shift(&mut self.cpus[cpu], now_ns, &clocks, requested);
         let left_out_ns = clocks.left_out_ns();
         let at = Moment { now_ns, cpu: cpu as u32, left_out_ns, shift };
         self.record(cpu, prev, next, &at, skipped);

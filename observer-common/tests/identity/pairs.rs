@@ -52,7 +52,7 @@ fn ptrace(kernel: &mut Kernel, stops: usize, preempting: u64) {
 
 #[test]
 fn a_ptraced_pair_with_clock_skips() {
-    for era in [Era::Act, Era::Wakeup, Era::Entry] {
+    for era in [Era::Act, Era::Wakeup, Era::Entry, Era::Queued] {
         for drift_ppm in [-20, 0, 20] {
             for irq_time in [false, true] {
                 let setup = Setup { era, drift_ppm, irq_time, ..SETUP };
@@ -143,7 +143,7 @@ fn ptrace_apart(kernel: &mut Kernel, stops: usize) {
 
 #[test]
 fn a_pair_on_two_cpus_is_billed_for_the_exit_from_idle() {
-    for era in [Era::Act, Era::Wakeup, Era::Entry] {
+    for era in [Era::Act, Era::Wakeup, Era::Entry, Era::Queued] {
         for drift_ppm in [-20, 0, 20] {
             let setup = Setup { era, drift_ppm, ..SETUP };
             let mut kernel = Kernel::new(setup, 2, 2, 2);

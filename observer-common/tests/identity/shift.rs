@@ -4,7 +4,7 @@ use observer_common::{
     bill::{RQCF_ACT_SKIP, RQCF_REQ_SKIP, RunQueue},
     clock::JUMP_NS,
     cpu::Cpu,
-    switch::{Shift, shift},
+    switch::{Shift, shift, stood_still},
     wakeup,
 };
 
@@ -108,4 +108,13 @@ fn a_jump_is_thrown_away_and_the_offset_forgotten() {
 fn a_long_skip_is_not_a_jump() {
     let mut cpu = known();
     assert_eq!(shift(&mut cpu, NOW_NS, &stale_by(JUMP_NS), true).total_ns(), JUMP_NS);
+}
+
+#[test]
+fn a_clock_stands_still_only_since_the_next_task_was_queued() {
+    let clocks = stale_by(5_000);
+    assert!(stood_still(&clocks, clocks.clock_ns));
+    assert!(!stood_still(&clocks, clocks.clock_ns - 1), "it moved since");
+    let blank = RunQueue::default();
+    assert!(!stood_still(&blank, 0), "nothing noted, as with a kernel without CONFIG_SCHED_INFO");
 }

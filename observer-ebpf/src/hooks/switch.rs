@@ -65,7 +65,7 @@ fn switched(cpu: &mut Cpu, preempt: bool, prev: Ptr, next: Ptr, prev_state: u64)
         return false;
     }
 
-    let at = moment(cpu, prev, requested != 0);
+    let at = moment(cpu, prev, next, requested != 0);
     cycles::turn(cpu);
     let prev_slot = cpu.slot;
     let from_idle = prev_slot == NO_SLOT && cpu.owner == owner::IDLE as u32;
@@ -143,14 +143,16 @@ fn make_good(cpu: &mut Cpu, prev: Ptr) {
 
 /// The clocks at this switch, and what it shifts.
 #[inline(always)]
-fn moment(cpu: &mut Cpu, prev: Ptr, requested: bool) -> Moment {
+fn moment(cpu: &mut Cpu, prev: Ptr, next: Ptr, requested: bool) -> Moment {
     let now_ns = maps::now_ns();
     let mut at = Moment { now_ns, cpu: maps::cpu_id(), ..Moment::default() };
     let rq = kernel::run_queue(prev);
     if !rq.is_null() {
         let clocks: RunQueue = kernel::clocks(rq);
         at.left_out_ns = clocks.left_out_ns();
-        at.shift = switch::shift(cpu, now_ns, &clocks, requested);
+        let seen = requested
+            || config!(has_requests) == 0 && switch::stood_still(&clocks, kernel::queued(next));
+        at.shift = switch::shift(cpu, now_ns, &clocks, seen);
     }
     at
 }

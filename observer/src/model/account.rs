@@ -24,8 +24,8 @@ pub struct Able {
     pub split: bool,
     /// The run queue's clocks: the kernel's bill at each switch.
     pub bill: bool,
-    /// `sched_entry_tp` or `sched_wakeup`: which switches skipped the clock update. Without, all that switches moved
-    /// stands under their path.
+    /// A hook that sees requests, or `sched_info`: which switches skipped the clock update. Without, all that switches
+    /// moved stands under their path.
     pub skip: bool,
     /// `sched_waking`: wakeups and who made them.
     pub waking: bool,

@@ -122,7 +122,7 @@ pub const HOOKS: [Hook; names::HOOKS] = [
         "sched_entry_tp",
         hook::ENTRY,
         false,
-        "skip requests are taken from sched_wakeup alone",
+        "skip requests are taken from sched_wakeup, or told by a clock that stands still",
     ),
     tracepoint("sched_switch", hook::SWITCH, true, "everything"),
     hook_of(

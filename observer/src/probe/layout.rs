@@ -49,6 +49,7 @@ pub fn layout(btf: &Btf) -> Result<Layout, Missing> {
         task_runtime: need(task("se.sum_exec_runtime", 8), "task_struct.se.sum_exec_runtime")?,
         task_exec_start: task("se.exec_start", 8),
         task_arrival: task("sched_info.last_arrival", 8),
+        task_queued: task("sched_info.last_queued", 8),
         task_cfs_rq: task("se.cfs_rq", 8),
         cfs_rq_rq: offset(btf, "cfs_rq", "rq", 8),
         rq_clock: offset(btf, "rq", "clock", 8),
@@ -68,6 +69,13 @@ pub fn layout(btf: &Btf) -> Result<Layout, Missing> {
 #[must_use]
 pub fn has_run_queue(layout: &Layout) -> bool {
     layout.task_cfs_rq != ABSENT
+}
+
+/// True when the kernel notes when a task was queued (`CONFIG_SCHED_INFO`): then a skip can be told without a hook that sees
+/// it asked for.
+#[must_use]
+pub fn notes_queueing(layout: &Layout) -> bool {
+    layout.task_queued != ABSENT
 }
 
 /// The way to the run queue is only of use as a whole.

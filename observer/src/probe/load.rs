@@ -19,7 +19,7 @@ use observer_common::{
 use super::{
     Sizes,
     hooks::{HOOKS, Hook, HookStatus, State, Via},
-    selection::{self, Selection},
+    selection::Selection,
 };
 use crate::kernel::{Btf, Limits, Unsupported, explain_load_error};
 
@@ -51,6 +51,9 @@ pub struct Request<'a> {
     pub selection: &'a Selection,
 }
 
+/// Hooks that see a clock skip being asked for.
+pub const SEES_REQUESTS: [usize; 3] = [hook::ENTRY, hook::WAKEUP, hook::PREEMPT];
+
 /// Loads and attaches. Fails only for what is required.
 pub fn load(request: &Request<'_>) -> Result<Loaded, Unsupported> {
     let Request { btf, config, .. } = *request;
@@ -58,21 +61,20 @@ pub fn load(request: &Request<'_>) -> Result<Loaded, Unsupported> {
         .map_err(|error| unsupported("read the kernel's type information", &error.to_string()))?;
     debug!("start: types read once more, by aya");
     let loaded = load_once(request, &types)?;
-    let is_lost =
-        |index: usize| loaded.status.iter().any(|s| s.hook.index == index && !s.is_active());
-    let entry_lost = config.has_entry != 0 && is_lost(hook::ENTRY);
-    let exit_lost = config.has_exit != 0 && is_lost(hook::LEAVE);
-    if !entry_lost && !exit_lost {
+    let is_active =
+        |index: &usize| loaded.status.iter().any(|s| s.hook.index == *index && s.is_active());
+    let found = Config {
+        has_entry: config.has_entry & u64::from(is_active(&hook::ENTRY)),
+        has_requests: config.has_requests & u64::from(SEES_REQUESTS.iter().any(is_active)),
+        has_exit: config.has_exit & u64::from(is_active(&hook::LEAVE)),
+        ..*config
+    };
+    if found == *config {
         return Ok(loaded);
     }
     // The programs were told to rely on a hook that does not work: tell them so.
     drop(loaded);
-    let config = Config {
-        has_entry: config.has_entry & u64::from(!entry_lost),
-        has_exit: config.has_exit & u64::from(!exit_lost),
-        ..*config
-    };
-    load_once(&Request { config: &config, ..*request }, &types)
+    load_once(&Request { config: &found, ..*request }, &types)
 }
 
 fn load_once(request: &Request<'_>, types: &AyaBtf) -> Result<Loaded, Unsupported> {
@@ -145,10 +147,6 @@ fn start(
     }
     if hook.instead_of.is_some_and(is_active) {
         return (State::Absent("not needed: the function itself can be entered".to_owned()), None);
-    }
-    let is_spare = hook.index == hook::WAKEUP && is_active(hook::ENTRY);
-    if request.selection.is_totals() && is_spare && !request.selection.names(hook) {
-        return (State::Off(selection::FOR_TOTALS.to_owned()), None);
     }
     match hook.via {
         Via::Entry(functions) | Via::Return(functions) => {

@@ -31,7 +31,7 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 pub use self::{
     cycles::Cycles,
     hooks::{HookStatus, State, Via},
-    load::{OBJECT, Request},
+    load::{OBJECT, Request, SEES_REQUESTS},
     sys::ProgramStats,
 };
 use self::{ledger::Table, shared::SharedArray};

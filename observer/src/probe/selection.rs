@@ -87,7 +87,7 @@ impl Selection {
         if self.no_split && only_for_the_split(hook) {
             return Some("left out by --no-split");
         }
-        if self.is_totals() && only_for_pairs_and_waits(hook) && !self.names(hook) {
+        if self.is_totals() && beyond_totals(hook) && !self.names(hook) {
             return Some(FOR_TOTALS);
         }
         if self.no_pairs && hook.index == hook::PAIRS {
@@ -128,13 +128,14 @@ impl Selection {
 }
 
 /// Why totals do without a hook.
-pub const FOR_TOTALS: &str = "left out by --no-split: totals do without it";
+const FOR_TOTALS: &str = "left out by --no-split: totals do without it";
 
-/// Hooks that cost each wakeup or switch something, and that no total needs. Without sched_exit_tp a missed switch is
-/// made good at the next one; the split alone needs it at once.
-fn only_for_pairs_and_waits(hook: &Hook) -> bool {
-    let waits = [hook::WAKING, hook::WAKEUP_NEW, hook::PREEMPT, hook::LEAVE];
-    waits.contains(&hook.index)
+/// Hooks that cost each wakeup or switch something, and that no total needs: sched_switch tells a skip by itself, less
+/// exactly, and makes a missed switch good at the next one.
+fn beyond_totals(hook: &Hook) -> bool {
+    let beyond =
+        [hook::ENTRY, hook::LEAVE, hook::WAKING, hook::WAKEUP, hook::WAKEUP_NEW, hook::PREEMPT];
+    beyond.contains(&hook.index)
 }
 
 /// Hooks that tell modes apart and nothing else.
@@ -185,12 +186,13 @@ mod tests {
     }
 
     #[test]
-    fn totals_alone_watch_no_wakeup_but_what_the_user_names() {
+    fn totals_alone_watch_switches_and_what_the_user_names() {
         let totals = Selection { no_split: true, no_pairs: true, ..Selection::default() };
-        for index in [hook::WAKING, hook::WAKEUP_NEW, hook::LEAVE] {
+        let per_switch = [hook::ENTRY, hook::LEAVE, hook::WAKING, hook::WAKEUP, hook::WAKEUP_NEW];
+        for index in per_switch {
             assert!(!totals.wants(index), "{index}");
         }
-        assert!(totals.wants(hook::ENTRY) && totals.wants(hook::WAKEUP), "either sees skips");
+        assert!(totals.wants(hook::SWITCH));
         let base = Base::parse("auto,sched_waking").unwrap();
         let named = Selection { base, ..totals };
         assert!(named.wants(hook::WAKING));

@@ -138,9 +138,8 @@ impl Session {
         let able = Able {
             split: probe.is_active(hook::SYS_ENTER) && probe.is_active(hook::SYS_EXIT),
             bill: probe::layout::has_run_queue(&layout),
-            skip: [hook::ENTRY, hook::WAKEUP, hook::PREEMPT]
-                .iter()
-                .any(|hook| probe.is_active(*hook)),
+            skip: probe::SEES_REQUESTS.iter().any(|hook| probe.is_active(*hook))
+                || probe::layout::notes_queueing(&layout),
             waking: probe.is_active(hook::WAKING),
             wait: probe.is_active(hook::WAKEUP),
             irq: probe.is_active(hook::IRQ_ENTER) && probe.is_active(hook::SOFTIRQ_ENTER),
@@ -487,6 +486,7 @@ fn configure(config: Config, btf: &Btf, options: &Options) -> Config {
     };
     Config {
         has_entry: expects("sched_entry_tp", hook::ENTRY),
+        has_requests: u64::from(probe::SEES_REQUESTS.iter().any(|hook| options.hooks.wants(*hook))),
         has_exit: expects("sched_exit_tp", hook::LEAVE),
         all: u64::from(target.all),
         by_comm: u64::from(target.glob.is_some()),

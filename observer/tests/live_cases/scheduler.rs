@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use serde_json::Value;
 
 use crate::support::{
-    Beside, assert_account, integer, observe, of_tid, program, signed, sum, table, workload,
+    Beside, assert_account, integer, observe, of_tid, program, read, signed, sum, table, workload,
 };
 
 #[test]
@@ -219,4 +219,39 @@ fn b09_each_switch_of_a_pingpong_is_somebodys() {
     let task = of_tid(&run, second);
     let voluntary = integer(&run.truth, "second_switches_voluntary");
     assert!(integer(task, "switches_voluntary").abs_diff(voluntary) <= 2, "{task} {voluntary}");
+}
+
+/// Totals have no hook that sees a skip asked for; the session within has.
+#[test]
+#[ignore = "root"]
+fn totals_tell_the_skips_that_the_hooks_of_wakeups_see() {
+    let folder = tempfile::TempDir::new().unwrap();
+    let inner = folder.path().join("inner.jsonl");
+    let program = program().to_str().unwrap();
+    for workload in [
+        &["ptrace", "--syscalls", "4000", "--cpu", "0"][..],
+        &["pingpong", "--count", "4000", "--cpu", "0"],
+    ] {
+        let within = [program, "run", "-o", inner.to_str().unwrap(), "--", program, "workload"];
+        let command = [&within[..], workload].concat();
+        let totals = observe(&["run", "--no-split"], &command);
+        assert!(totals.tasks().iter().all(|task| task["wakeups"].is_null()), "a hook of wakeups");
+        let exact = read(&inner);
+        let mut compared = 0;
+        for task in exact.iter().filter(|task| task["type"] == "task") {
+            let told = totals.tasks().into_iter().find(|other| {
+                (&other["tid"], &other["start_ns"]) == (&task["tid"], &task["start_ns"])
+            });
+            let told = told.expect("both observe it");
+            for (count, moved) in [("skip_in", "skip_in_ns"), ("skip_out", "skip_out_ns")] {
+                let (skips, told_skips) = (integer(task, count), integer(told, count));
+                // One in fifty: another wakeup or the tick moved the clock in between.
+                assert!(skips.abs_diff(told_skips) <= 10 + skips / 50, "{told} {task}");
+                let (ns, told_ns) = (integer(task, moved), integer(told, moved));
+                assert!(ns.abs_diff(told_ns) <= 100_000 + ns / 10, "{told} {task}");
+                compared += skips;
+            }
+        }
+        assert!(compared > 1_000, "{workload:?}: {compared} skips");
+    }
 }

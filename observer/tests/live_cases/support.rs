@@ -61,7 +61,8 @@ pub fn table(arguments: &[&str], command: &[&str]) -> String {
     table
 }
 
-fn read(file: &Path) -> Vec<Value> {
+/// The records in a file.
+pub fn read(file: &Path) -> Vec<Value> {
     let text = std::fs::read_to_string(file).expect("the records");
     text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
 }
