@@ -9,7 +9,7 @@ pub mod selection;
 mod shared;
 mod sys;
 
-use std::{io::Read as _, os::fd::AsFd as _};
+use std::{cell::Cell, io::Read as _, os::fd::AsFd as _};
 
 use anyhow::{Context as _, Result, anyhow};
 use aya::{
@@ -104,6 +104,8 @@ pub struct Probe {
     possible: Vec<u32>,
     /// No slot above this one was ever used.
     highest_slot: usize,
+    /// What each CPU's times left unaccounted at the last reading: see [`Probe::cpus`].
+    residuals: Vec<Cell<u64>>,
 }
 
 impl Probe {
@@ -113,6 +115,7 @@ impl Probe {
         let load::Loaded { mut ebpf, status } = load::load(request)?;
         let cpus = SharedArray::map(map_fd(&ebpf, names::CPUS)?, sizes.cpus)
             .context("cannot map the CPUs' books")?;
+        let residuals = vec![Cell::new(0); cpus.len()];
         let tasks = SharedArray::map(map_fd(&ebpf, names::TASKS)?, sizes.slots)
             .context("cannot map the tasks' books")?;
         let pairs = Table::new(map_fd(&ebpf, names::PAIRS)?).context("the table of pairs")?;
@@ -139,6 +142,7 @@ impl Probe {
             targets,
             possible,
             highest_slot: 0,
+            residuals,
         })
     }
 
@@ -244,23 +248,30 @@ impl Probe {
 
     /// The state of each CPU that has had an event. Its times are of one moment.
     pub fn cpus(&self) -> impl Iterator<Item = (u32, Cpu)> + '_ {
-        let same = |a: &Cpu, b: &Cpu| (a.since_ns, a.owner_ns) == (b.since_ns, b.owner_ns);
-        (0..self.cpus.len()).filter_map(move |index| {
-            let cpu = shared::settled(|| self.cpus.read(index), same)?;
+        self.residuals.iter().enumerate().filter_map(|(index, residual_ns)| {
+            // Two copies are alike also where a hypervisor holds the CPU in the middle of booking: then its times do not
+            // add up. So it is read again as long as they add up to something else than they did last.
+            let is_settled = |a: &Cpu, b: &Cpu| {
+                (a.since_ns, a.owner_ns) == (b.since_ns, b.owner_ns)
+                    && unaccounted_ns(b) == residual_ns.get()
+            };
+            let cpu = shared::settled(|| self.cpus.read(index), is_settled)?;
+            residual_ns.set(unaccounted_ns(&cpu));
             Some((u32::try_from(index).ok()?, cpu)).filter(|(_, cpu)| cpu.since_ns != 0)
         })
     }
 
     /// A consistent copy of the account in a slot.
     ///
-    /// Its CPU may be booking: then the copy is taken again. `None` for a slot out of range, or if it never
-    /// holds still, which is counted by the caller.
+    /// Its CPU may be booking: then the copy is taken again. `None` for a slot out of range, or if it does not
+    /// hold still for some 30 ms, which is counted by the caller.
     #[must_use]
     pub fn task(&self, slot: u32) -> Option<Task> {
         let element = self.tasks.at(slot as usize)?;
         // SAFETY: inside the mapping; a field of it, read whole.
         let sequence = || unsafe { (&raw const (*element.as_ptr()).sequence).read_volatile() };
-        for _ in 0..64 {
+        let mut patience = shared::Patience::default();
+        loop {
             let before = sequence();
             std::sync::atomic::fence(std::sync::atomic::Ordering::Acquire);
             let copy = self.tasks.read(slot as usize)?;
@@ -268,9 +279,10 @@ impl Probe {
             if before % 2 == 0 && before == sequence() {
                 return Some(copy);
             }
-            std::hint::spin_loop();
+            if !patience.wait() {
+                return None;
+            }
         }
-        None
     }
 
     /// How many slots there are.
@@ -394,6 +406,11 @@ impl Probe {
         let program = self.ebpf.program(status.hook.program())?;
         sys::program_stats(program.fd().ok()?.as_fd()).ok()
     }
+}
+
+/// What a CPU's owners and modes leave of its time: none but for what an interrupt booked in the middle of another hook.
+fn unaccounted_ns(cpu: &Cpu) -> u64 {
+    cpu.elapsed_ns().wrapping_sub(cpu.accounted_ns())
 }
 
 fn errno(error: &aya::programs::ProgramError) -> Option<i32> {

@@ -1,6 +1,6 @@
 //! Maps that both sides share, read without a syscall.
 
-use std::{ffi::c_void, io, marker::PhantomData, os::fd::AsFd, ptr::NonNull};
+use std::{ffi::c_void, io, marker::PhantomData, os::fd::AsFd, ptr::NonNull, time::Duration};
 
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
@@ -59,20 +59,47 @@ impl<T: aya::Pod> SharedArray<T> {
     }
 }
 
-/// Copies, until one is `same` as the one before it: whoever writes may be in the middle, and so may a hook that
-/// interrupts the copying itself. After as many tries as are sensible, the last copy.
-pub fn settled<T>(mut copy: impl FnMut() -> Option<T>, same: impl Fn(&T, &T) -> bool) -> Option<T> {
+/// How long a copy is tried again. Whoever writes is done within a microsecond, unless a hypervisor takes its CPU away in
+/// the middle: that lasts milliseconds.
+#[derive(Default)]
+pub struct Patience {
+    tries: u32,
+}
+
+impl Patience {
+    const SPINS: u32 = 64;
+    const NAPS: u32 = 200;
+    /// With the timer's slack some 150 us, so 30 ms in all.
+    const NAP: Duration = Duration::from_micros(100);
+
+    /// Waits before the next try; false when there have been enough.
+    pub fn wait(&mut self) -> bool {
+        self.tries += 1;
+        if self.tries <= Self::SPINS {
+            std::hint::spin_loop();
+        } else {
+            std::thread::sleep(Self::NAP);
+        }
+        self.tries <= Self::SPINS + Self::NAPS
+    }
+}
+
+/// Copies, until one `is_settled` after the one before it: whoever writes may be in the middle, and so may a hook that
+/// interrupts the copying itself. When that has been tried for long, the last copy.
+pub fn settled<T>(
+    mut copy: impl FnMut() -> Option<T>,
+    is_settled: impl Fn(&T, &T) -> bool,
+) -> Option<T> {
+    let mut patience = Patience::default();
     let mut last = copy()?;
-    for _ in 0..64 {
+    loop {
         std::sync::atomic::fence(std::sync::atomic::Ordering::Acquire);
         let next = copy()?;
-        let is_settled = same(&last, &next);
-        last = next;
-        if is_settled {
-            break;
+        if is_settled(&last, &next) || !patience.wait() {
+            return Some(next);
         }
+        last = next;
     }
-    Some(last)
 }
 
 impl<T> Drop for SharedArray<T> {
@@ -96,14 +123,20 @@ mod tests {
         assert_eq!(read(&[1, 2, 3, 3, 4]), (Some(3), 1));
         assert_eq!(read(&[1, 1, 2]), (Some(1), 1));
         assert_eq!(read(&[]), (None, 0));
-        let (mut count, all) = (0, 0..1000);
-        let never = settled(
-            || {
-                count += 1;
-                all.clone().nth(count)
-            },
-            |a, b| a == b,
-        );
-        assert_eq!((never, count), (Some(65), 65));
+        let mut count = 0;
+        let mut counted = || {
+            count += 1;
+            Some(count)
+        };
+        let never = settled(&mut counted, |a, b| a == b);
+        assert_eq!(never, Some(2 + Patience::SPINS + Patience::NAPS), "the last of all tries");
+    }
+
+    #[test]
+    fn a_writer_that_is_held_up_for_milliseconds_is_waited_for() {
+        let begin = std::time::Instant::now();
+        let held_up = Duration::from_millis(8);
+        let is_whole = settled(|| Some(begin.elapsed() > held_up), |_, is_whole| *is_whole);
+        assert_eq!(is_whole, Some(true));
     }
 }
