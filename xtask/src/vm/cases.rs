@@ -4,6 +4,7 @@ mod cycles;
 mod matrix;
 mod oracle;
 mod refusals;
+mod totals;
 
 use std::collections::BTreeMap;
 

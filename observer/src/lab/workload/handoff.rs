@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::clock::now_ns;
 use super::memory::Shared;
-use super::os::{Child, Ended, Place, last_cpu, pin};
+use super::os::{Child, Ended, Place, Policy, last_cpu, pin};
 use super::report::{Closed, Report, Window};
 
 /// Counter shared with the second process: who is ready to yield.
@@ -22,6 +22,9 @@ pub struct PingpongArgs {
     /// Round trips
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     pub count: u64,
+    /// Policy of both; with `fifo` nobody preempts the other, so each byte is a wakeup
+    #[arg(long, value_enum, default_value_t = Policy::Other)]
+    pub policy: Policy,
     #[command(flatten)]
     /// Where both run
     pub place: Place,
@@ -41,9 +44,10 @@ pub struct YieldArgs {
 /// Hands a byte there and back.
 ///
 /// # Errors
-/// If the CPU is not allowed or the second process ends early.
+/// If the CPU or the policy is not allowed or the second process ends early.
 pub fn pingpong(args: &PingpongArgs) -> Result<Value> {
     args.place.apply()?;
+    args.policy.apply()?;
     let (mut from_first, mut to_second) = pipe().context("cannot make a pipe")?;
     let (mut from_second, mut to_first) = pipe().context("cannot make a pipe")?;
     let count = args.count;
@@ -131,7 +135,7 @@ mod tests {
     #[test]
     fn on_one_cpu_each_round_trip_is_a_switch_of_each() {
         let place = Place { cpu: Some(last_cpu().unwrap()) };
-        let report = pingpong(&PingpongArgs { count: 500, place }).unwrap();
+        let report = pingpong(&PingpongArgs { count: 500, policy: Policy::Other, place }).unwrap();
         let field = |name: &str| report[name].as_u64().unwrap();
         assert_eq!(field("count"), 500);
         let all = field("second_switches_voluntary") + field("second_switches_involuntary");

@@ -59,8 +59,8 @@ pub fn of_wakeups(records: &Records) -> Result<()> {
         let (cycles, ns) = (sum("wakeup_cost_cycles")?, sum("wakeup_cost_ns")?);
         let system = number(task, "cycles_system")?;
         ensure!(cycles <= system, "{cycles} cycles in wakeups of {task}");
-        // A wakeup of a task that does not sleep yet is none: 108 of 500 on 5.10.
-        if number(task, "wakes_made")? < 100.0 {
+        // Others that were seen.
+        if number(task, "wakes_made")? < 400.0 {
             continue;
         }
         judged += 1;

@@ -64,11 +64,17 @@ pub fn cases() -> Vec<Case> {
             &[FILE],
             |outcome| whole(outcome, probes),
         ),
+        observer(
+            "totals",
+            &super::totals::command(),
+            &[FILE, super::totals::WHOLE],
+            super::totals::as_with_all_hooks,
+        ),
         observer("untraced", &traced_and_not(), &[FILE, UNTRACED], traced_as_untraced),
         observed("cycles", "", "cycles --rounds 4000 --work-steps 1000", |outcome| {
             whole(outcome, super::cycles::agree)
         }),
-        observed("cycles-of-wakeups", "", "pingpong --count 500", |outcome| {
+        observed("cycles-of-wakeups", "", "pingpong --policy fifo --count 500", |outcome| {
             whole(outcome, super::cycles::of_wakeups)
         }),
         observed("hostile-comm", "", "hostile-comm --name-hex 1b5b33316d0a9b --ms 20", |outcome| {
