@@ -4,7 +4,7 @@ use std::io;
 
 use aya::{
     Btf as AyaBtf, Ebpf, EbpfLoader,
-    maps::{MapError, ProgramArray, Stack},
+    maps::{MapData, MapError, ProgramArray, Stack},
     programs::{
         Program, ProgramError,
         perf_event::{PerfEventConfig, PerfEventScope, SamplePolicy},
@@ -20,6 +20,7 @@ use super::{
     Sizes,
     hooks::{HOOKS, Hook, HookStatus, State, Via},
     selection::Selection,
+    verify::Verified,
 };
 use crate::kernel::{Btf, Limits, Unsupported, explain_load_error};
 
@@ -32,6 +33,8 @@ pub struct Loaded {
     pub ebpf: Ebpf,
     /// One per row of the table, in its order.
     pub status: Vec<HookStatus>,
+    /// Slots that are nobody's, full.
+    pub free: Stack<MapData, u32>,
 }
 
 /// What is loaded, and for what.
@@ -96,13 +99,20 @@ fn load_once(request: &Request<'_>, types: &AyaBtf) -> Result<Loaded, Unsupporte
         .load(OBJECT)
         .map_err(|error| object_error(&error, limits))?;
     debug!("start: object relocated, maps made");
-    fill_free(&mut ebpf, sizes.slots).map_err(|error| {
-        unsupported("fill the stack of free slots", &one_line(&error.to_string()))
-    })?;
-    debug!("start: free slots filled");
+    let mut free = take_free(&mut ebpf).map_err(|error| no_free_slots(&error))?;
+    let is_there = |hook: &Hook| match hook.via {
+        Via::Tracepoint(tracepoint) => request.btf.has_tracepoint(tracepoint),
+        _ => true,
+    };
+    let is_wanted = |hook: &Hook| request.selection.excludes(hook).is_none() && is_there(hook);
+    // Before anything is attached: each push is a syscall, and would run the syscall hooks.
+    let fill = || (1..sizes.slots).rev().try_for_each(|slot| free.push(slot, 0));
+    let (mut verified, filled) = Verified::load(&mut ebpf, types, is_wanted, fill);
+    filled.map_err(|error| no_free_slots(&error))?;
+    debug!("start: free slots filled, programs verified");
     let mut status: Vec<HookStatus> = Vec::with_capacity(HOOKS.len());
     for hook in &HOOKS {
-        let (state, function) = start(&mut ebpf, hook, request, types, &status);
+        let (state, function) = start(&mut ebpf, hook, request, &mut verified, &status);
         debug!("{}: {state:?}", hook.name);
         status.push(HookStatus { hook: *hook, state, function });
     }
@@ -113,24 +123,24 @@ fn load_once(request: &Request<'_>, types: &AyaBtf) -> Result<Loaded, Unsupporte
             lost.reason().unwrap_or("unknown"),
         ));
     }
-    Ok(Loaded { ebpf, status })
+    Ok(Loaded { ebpf, status, free })
 }
 
-/// Before anything is attached: each push is a syscall, and would run the syscall hooks.
-fn fill_free(ebpf: &mut Ebpf, slots: u32) -> Result<(), MapError> {
-    let Some(map) = ebpf.map_mut(names::FREE) else {
-        return Ok(());
-    };
-    let mut free = Stack::try_from(map)?;
-    (1..slots).rev().try_for_each(|slot| free.push(slot, 0))
+fn take_free(ebpf: &mut Ebpf) -> Result<Stack<MapData, u32>, MapError> {
+    let map = ebpf.take_map(names::FREE);
+    Stack::try_from(map.ok_or_else(|| MapError::InvalidName { name: names::FREE.into() })?)
 }
 
-/// Loads and attaches one program; also says which function it meets, where there is a choice.
+fn no_free_slots(error: &MapError) -> Unsupported {
+    unsupported("fill the stack of free slots", &one_line(&error.to_string()))
+}
+
+/// Attaches one program, loaded by now or here; also says which function it meets, where there is a choice.
 fn start(
     ebpf: &mut Ebpf,
     hook: &Hook,
     request: &Request<'_>,
-    types: &AyaBtf,
+    verified: &mut Verified<'_>,
     before: &[HookStatus],
 ) -> (State, Option<&'static str>) {
     if let Some(why) = request.selection.excludes(hook) {
@@ -150,29 +160,22 @@ fn start(
     }
     match hook.via {
         Via::Entry(functions) | Via::Return(functions) => {
-            meet_function(ebpf, hook, functions, request, types)
+            meet_function(ebpf, hook, functions, request, verified.types())
         }
         Via::Probe(symbols) | Via::ReturnProbe(symbols) => {
             meet_symbol(ebpf, hook, symbols, request.limits)
         }
-        Via::After(tracepoint) => (follow(ebpf, hook, tracepoint, request.limits, types), None),
-        _ => (meet(ebpf, hook, request, types), None),
+        Via::After(_) => (follow(ebpf, hook, request.limits, verified), None),
+        _ => (meet(ebpf, hook, request, verified), None),
     }
 }
 
 /// A program that another one at the same tracepoint goes on in: loaded, and not attached itself.
-fn follow(
-    ebpf: &mut Ebpf,
-    hook: &Hook,
-    tracepoint: &str,
-    limits: &Limits,
-    types: &AyaBtf,
-) -> State {
+fn follow(ebpf: &mut Ebpf, hook: &Hook, limits: &Limits, verified: &mut Verified<'_>) -> State {
     let Some(Program::BtfTracePoint(program)) = ebpf.program_mut(hook.program()) else {
         return State::Absent("the object has no such program".to_owned());
     };
-    let descriptor =
-        program.load(tracepoint, types).and_then(|()| Ok(program.fd()?.try_clone()?));
+    let descriptor = verified.result(hook).and_then(|()| Ok(program.fd()?.try_clone()?));
     let result = descriptor.and_then(|descriptor| {
         let map = ebpf.map_mut(names::AFTER_SWITCH);
         let map = map.ok_or_else(|| MapError::InvalidName { name: names::AFTER_SWITCH.into() })?;
@@ -185,7 +188,7 @@ fn follow(
 }
 
 /// Everything but functions: there is one event to meet.
-fn meet(ebpf: &mut Ebpf, hook: &Hook, request: &Request<'_>, types: &AyaBtf) -> State {
+fn meet(ebpf: &mut Ebpf, hook: &Hook, request: &Request<'_>, verified: &mut Verified<'_>) -> State {
     if let Via::Tracepoint(tracepoint) = hook.via
         && !request.btf.has_tracepoint(tracepoint)
     {
@@ -195,10 +198,10 @@ fn meet(ebpf: &mut Ebpf, hook: &Hook, request: &Request<'_>, types: &AyaBtf) -> 
         return State::Absent("the object has no such program".to_owned());
     };
     let result = match (program, hook.via) {
-        (Program::BtfTracePoint(program), Via::Tracepoint(tracepoint)) => {
-            program.load(tracepoint, types).and_then(|()| program.attach().map(drop))
+        (Program::BtfTracePoint(program), Via::Tracepoint(_)) => {
+            verified.result(hook).and_then(|()| program.attach().map(drop))
         }
-        (Program::Iter(program), Via::TaskIterator) => program.load("task", types),
+        (Program::Iter(program), Via::TaskIterator) => program.load("task", verified.types()),
         (Program::RawTracePoint(program), Via::Reader) => program.load(),
         (Program::PerfEvent(program), Via::Software(event)) => program.load().and_then(|()| {
             request.limits.online_cpus.iter().try_for_each(|cpu| {

@@ -8,6 +8,7 @@ mod load;
 pub mod selection;
 mod shared;
 mod sys;
+mod verify;
 
 use std::{cell::Cell, io::Read as _, os::fd::AsFd as _};
 
@@ -112,7 +113,7 @@ impl Probe {
     /// Loads and attaches. Nothing is observed yet: see [`Probe::find_tasks`].
     pub fn load(request: &Request<'_>) -> Result<Self> {
         let Request { limits, sizes, .. } = *request;
-        let load::Loaded { mut ebpf, status } = load::load(request)?;
+        let load::Loaded { mut ebpf, status, free } = load::load(request)?;
         let cpus = SharedArray::map(map_fd(&ebpf, names::CPUS)?, sizes.cpus)
             .context("cannot map the CPUs' books")?;
         let residuals = vec![Cell::new(0); cpus.len()];
@@ -124,7 +125,6 @@ impl Probe {
             .context("cannot map the sum of the rest")?;
         let other_traces = SharedArray::map(map_fd(&ebpf, names::OTHER_TRACES)?, sizes.cpus)
             .context("cannot map the sum of the rest")?;
-        let free = Stack::try_from(take(&mut ebpf, names::FREE)?)?;
         let ended = RingBuf::try_from(take(&mut ebpf, names::ENDED)?)?;
         let targets = HashMap::try_from(take(&mut ebpf, names::TARGETS)?)?;
         let possible = limits.possible_cpus.iter().collect();

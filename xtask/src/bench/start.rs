@@ -135,7 +135,7 @@ fn step_of(line: &str) -> Option<String> {
     if let Some(step) = words.strip_prefix("start: ") {
         return Some(step.to_owned());
     }
-    words.contains(": Active(").then(|| "programs loaded and attached".to_owned())
+    words.contains(": Active(").then(|| "programs attached, those at functions loaded".to_owned())
 }
 
 #[cfg(test)]
@@ -145,7 +145,7 @@ mod tests {
     #[test]
     fn steps_are_read_from_the_diagnostics() {
         let hook = "[DEBUG observer::probe::load] sched_switch: Active(Some(812))";
-        assert_eq!(step_of(hook).as_deref(), Some("programs loaded and attached"));
+        assert_eq!(step_of(hook).as_deref(), Some("programs attached, those at functions loaded"));
         let step = "[DEBUG observer::session] start: calibrated";
         assert_eq!(step_of(step).as_deref(), Some("calibrated"));
         assert_eq!(step_of("something else"), None);
