@@ -200,11 +200,14 @@ impl Ended {
     }
 
     /// Takes their ids from those processes that are over, have nobody with figures of its own, and had least time.
-    fn fold_processes(&mut self, mut needed: HashSet<u32>) {
-        needed.extend(self.tasks().map(|task| task.tgid));
+    fn fold_processes(&mut self, alive: HashSet<u32>) {
+        // By the start of its leader too: ids are used again, and each that is needed would keep all who ever had it.
+        let of_kept = self.tasks().map(|task| self.leaders.process_of(task));
+        let of_living = alive.into_iter().map(|tgid| self.leaders.latest(tgid));
+        let needed: HashSet<Process> = of_kept.chain(of_living).collect();
         let mut sums: BTreeMap<Process, u64> = BTreeMap::new();
         for folded in self.folded.values() {
-            if let Some(process) = folded.process.filter(|process| !needed.contains(&process.0)) {
+            if let Some(process) = folded.process.filter(|process| !needed.contains(process)) {
                 *sums.entry(process).or_default() += size(&folded.figures);
             }
         }

@@ -160,6 +160,20 @@ fn two_processes_with_one_id_stay_apart() {
 }
 
 #[test]
+fn an_id_that_is_used_again_keeps_nobody_who_had_it_before() {
+    let mut ended = Ended::with_limit(false, LIMIT);
+    for number in 0..1_000_u64 {
+        // Four ids in turn, each of them needed: by those with most time, and one by a living process.
+        let id = 7 + (number % 4) as u32;
+        let oncpu_ns = if number < 8 { 1_000_000 } else { number };
+        ended.add(TaskFigures { tid: id, ..task(number, id, oncpu_ns) });
+        ended.relieve(|| [7].into());
+        assert!(ended.folded().count() <= 4 * LIMIT + 6, "{}", ended.folded().count());
+    }
+    assert_eq!(members(&ended) + ended.tasks().count() as u64, 1_000);
+}
+
+#[test]
 fn what_one_lacks_its_sum_lacks() {
     let mut ended = Ended::with_limit(false, 0);
     ended.add(task(1, 7, 50));

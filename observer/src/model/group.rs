@@ -202,6 +202,13 @@ impl Leaders {
         }
     }
 
+    /// Who has the id now, or had it last.
+    #[must_use]
+    pub fn latest(&self, tgid: u32) -> Process {
+        let leader = self.0.range((tgid, 0)..=(tgid, u64::MAX)).next_back();
+        (tgid, leader.map(|leader| leader.1))
+    }
+
     /// With the last leader that was there when the task started.
     #[must_use]
     pub fn process_of(&self, task: &TaskFigures) -> Process {

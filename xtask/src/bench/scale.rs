@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::{Value, json};
 
 use super::{
@@ -38,11 +38,12 @@ pub fn run(place: &Bench, tasks: Option<usize>, seconds: u64) -> Result<Vec<Sect
         load: load.iter().map(|word| (*word).to_owned()).collect(),
         observer: observer.iter().map(|word| (*word).to_owned()).collect(),
     };
-    let many = tasks.to_string();
+    // They live from when each was born, and are all there only a while later.
+    let (many, long) = (tasks.to_string(), (seconds + 90).to_string());
     let cases = [
         case("nothing else".into(), &["idle", "1", &time], &["--all"]),
         case("1,000 sleeping threads".into(), &["idle", "1000", &time], &[]),
-        case(format!("{tasks} sleeping threads, --all"), &["idle", &many, &time], &["--all"]),
+        case(format!("{tasks} sleeping threads, --all"), &["idle", &many, &long], &["--all"]),
         case("up to 5,000 forks/s".into(), &["forks", "5000", &time], &[]),
         case("a ring of 1,000 threads, 100 awake".into(), &["ring", "1000", "100", &time], &[]),
         case("64 threads, each wakes each: 4,032 pairs".into(), &["mesh", "64", &time], &[]),
@@ -162,7 +163,7 @@ fn observe(
 ) -> Result<Found> {
     let mut child = load(&case.load)?;
     // Its threads are there before observer counts them.
-    thread::sleep(Duration::from_secs(2));
+    wait_for_births()?;
     let target = match case.observer.as_slice() {
         [] => vec!["--pid".to_owned(), child.id().to_string()],
         words => words.to_vec(),
@@ -192,6 +193,27 @@ fn observe(
         tasks,
         trailer: serde_json::from_str(trailer).context("observer's trailer")?,
     })
+}
+
+/// Until no more tasks come up than a machine at rest has: a hundred thousand take half a minute.
+fn wait_for_births() -> Result<()> {
+    let mut last = live_tasks()?;
+    for _ in 0..120 {
+        thread::sleep(Duration::from_secs(2));
+        let now = live_tasks()?;
+        if now <= last + 50 {
+            return Ok(());
+        }
+        last = now;
+    }
+    bail!("the load still starts more tasks after four minutes")
+}
+
+/// How many tasks there are (`total` in /proc/loadavg).
+fn live_tasks() -> Result<u64> {
+    let text = fs::read_to_string("/proc/loadavg")?;
+    let total = text.split_whitespace().nth(3).and_then(|field| field.split_once('/'));
+    total.and_then(|(_, total)| total.parse().ok()).context("/proc/loadavg")
 }
 
 /// User and system time of a process, s.
