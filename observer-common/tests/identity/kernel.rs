@@ -181,8 +181,7 @@ impl Kernel {
             for cpu in 0..cpus {
                 kernel.update_rq_clock(cpu);
                 kernel.path();
-                let (now_ns, clocks) = (kernel.now_ns(), kernel.clocks(cpu));
-                kernel.cpus[cpu].learn_offset(now_ns, &clocks);
+                kernel.learn_offset(cpu);
             }
         }
         kernel
@@ -250,6 +249,10 @@ impl Kernel {
         self.update_rq_clock(cpu);
         self.update_curr(cpu);
         self.spend(TICK_NS);
+        self.learn_offset(cpu);
+    }
+
+    fn learn_offset(&mut self, cpu: usize) {
         let (now_ns, clocks) = (self.now_ns(), self.clocks(cpu));
         self.cpus[cpu].learn_offset(now_ns, &clocks);
     }

@@ -100,11 +100,9 @@ fn load_once(request: &Request<'_>, types: &AyaBtf) -> Result<Loaded, Unsupporte
         .map_err(|error| object_error(&error, limits))?;
     debug!("start: object relocated, maps made");
     let mut free = take_free(&mut ebpf).map_err(|error| no_free_slots(&error))?;
-    let is_there = |hook: &Hook| match hook.via {
-        Via::Tracepoint(tracepoint) => request.btf.has_tracepoint(tracepoint),
-        _ => true,
+    let is_wanted = |hook: &Hook| {
+        request.selection.excludes(hook).is_none() && missing_event(hook, request.btf).is_none()
     };
-    let is_wanted = |hook: &Hook| request.selection.excludes(hook).is_none() && is_there(hook);
     // Before anything is attached: each push is a syscall, and would run the syscall hooks.
     let fill = || (1..sizes.slots).rev().try_for_each(|slot| free.push(slot, 0));
     let (mut verified, filled) = Verified::load(&mut ebpf, types, is_wanted, fill);
@@ -187,11 +185,17 @@ fn follow(ebpf: &mut Ebpf, hook: &Hook, limits: &Limits, verified: &mut Verified
     }
 }
 
+/// The tracepoint of a hook that this kernel does not have.
+fn missing_event(hook: &Hook, btf: &Btf) -> Option<&'static str> {
+    match hook.via {
+        Via::Tracepoint(tracepoint) if !btf.has_tracepoint(tracepoint) => Some(tracepoint),
+        _ => None,
+    }
+}
+
 /// Everything but functions: there is one event to meet.
 fn meet(ebpf: &mut Ebpf, hook: &Hook, request: &Request<'_>, verified: &mut Verified<'_>) -> State {
-    if let Via::Tracepoint(tracepoint) = hook.via
-        && !request.btf.has_tracepoint(tracepoint)
-    {
+    if let Some(tracepoint) = missing_event(hook, request.btf) {
         return State::Absent(format!("this kernel has no tracepoint {tracepoint}"));
     }
     let Some(program) = ebpf.program_mut(hook.program()) else {

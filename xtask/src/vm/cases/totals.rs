@@ -1,6 +1,6 @@
 //! Totals (`--no-split`): one program per switch, held against a session with all hooks of the same tasks.
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use serde_json::Value;
 
 use super::{Counts, ONE_PASSED, Outcome, exit_zero};
@@ -25,9 +25,7 @@ pub fn as_with_all_hooks(outcome: &Outcome) -> Result<Counts> {
     totals.check_identities()?;
     let whole = Records::of_file(outcome, WHOLE, &outcome.stdout)?;
     for name in ["tracee_tid", "tracer_tid"] {
-        let exact = whole.task(name)?;
-        let of_tid = |task: &&Value| task["tid"] == exact["tid"];
-        let told = totals.tasks.iter().find(of_tid).with_context(|| format!("no {name}"))?;
+        let (told, exact) = (totals.task(name)?, whole.task(name)?);
         ensure!(told["wakeups"].is_null() && told["user_ns"].is_null(), "not totals: {told}");
         for way in ["in", "out"] {
             let of = |task: &Value, what: &str| number(task, &format!("skip_{way}{what}"));
